@@ -96,12 +96,20 @@ class Checkpoint:
 
   @property
   def embeddings(self) -> dict[str, int]:
-    """The number of rows in each vocabulary embedding, by variable name."""
-    return {
-      name: variable.shape[-2]
-      for name, variable in self.variables.items()
-      if name.endswith('/embedding') and 'position' not in name
-    }
+    """The number of rows in each vocabulary embedding, by variable name.
+
+    Raises a UserError if one has no rows.
+    """
+    rows = {}
+    for name, variable in self.variables.items():
+      if name.endswith('/embedding') and 'position' not in name:
+        if len(variable.shape) < 2:
+          raise UserError(
+            f'{name} of {self.path} is {variable}; expected two dimensions, '
+            'vocabulary and d_model'
+          )
+        rows[name] = variable.shape[-2]
+    return rows
 
   @property
   def vocab_size(self) -> int:

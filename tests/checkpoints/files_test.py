@@ -75,6 +75,14 @@ def test_a_step_is_a_whole_number(tmp_path, step):
     _ = checkpoint.step
 
 
+@pytest.mark.parametrize('shape', [[], [5]])
+def test_an_embedding_has_rows(tmp_path, shape):
+  value = np.zeros(shape, np.float32)
+  checkpoint = Checkpoint(write(str(tmp_path), 1, {'shared/embedding': value}))
+  with pytest.raises(UserError, match='embedding of .* is float32.* two dimen'):
+    _ = checkpoint.embeddings
+
+
 def test_a_folder_with_checkpoints_is_not_overwritten(path, tmp_path):
   before = {p: p.read_bytes() for p in (tmp_path / 'run').iterdir()}
   with pytest.raises(UserError, match='already holds model.ckpt-11'):
