@@ -15,7 +15,7 @@ import pytest
 
 import synth_mtf
 from synth_mtf.attention import loaded
-from synth_mtf.checkpoints import identity
+from synth_mtf.checkpoints import files, identity
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import vocabulary
 from tests import model
@@ -248,6 +248,18 @@ def test_folders_that_do_not_fit(folder, tmp_path):
   made_runs.trained(tmp_path / 'other', bindings=BINDINGS)
   with pytest.raises(UserError, match='has 128 rows'):
     synth_mtf.load(tmp_path / 'other', vocabulary='bytes')
+
+
+def test_weights_are_in_floating_point(folder, tmp_path):
+  before = files.Checkpoint(str(folder))
+  values = {name: before[name] for name in before.variables}
+  name = 'encoder/block_000/layer_000/SyntheticAttention/alpha'
+  values[name] = values[name].astype(np.int32)
+  for file in ('operative_config.gin', 'vocabulary.json'):
+    shutil.copy(folder / file, tmp_path)
+  files.write(str(tmp_path), 7, values)
+  with pytest.raises(UserError, match=f'{name} of .* is int32.*floating point'):
+    synth_mtf.load(tmp_path)
 
 
 def test_the_vocabulary_of_a_task_of_a_module(tmp_path, monkeypatch):

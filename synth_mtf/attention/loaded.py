@@ -14,6 +14,7 @@ from synth_mtf.attention.examples import SIDES, Ids, ModelInputs
 from synth_mtf.attention.file import Array
 from synth_mtf.checkpoints import comparison, identity
 from synth_mtf.checkpoints.files import Checkpoint
+from synth_mtf.errors import UserError
 from synth_mtf.host import explanations, foreign, model as models
 from synth_mtf.host.described import DescribedModel
 
@@ -138,7 +139,14 @@ class Loaded:
     """Keeps weights in the checkpoint's type, and computes in float32."""
     master = 'float32'
     if self.checkpoint:
-      master = self.checkpoint.variables[self.checkpoint.weights[0]].dtype
+      variables = self.checkpoint.variables
+      for name in self.checkpoint.weights:
+        if not tf.as_dtype(variables[name].dtype).is_floating:
+          raise UserError(
+            f'{name} of {self.checkpoint.path} is {variables[name]}; expected '
+            'weights in floating point'
+          )
+      master = variables[self.checkpoint.weights[0]].dtype
     return mtf.VariableDType(tf.as_dtype(master), tf.float32, tf.float32)
 
   def _load(self, masters: Sequence[tf.Variable]) -> None:

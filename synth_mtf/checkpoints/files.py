@@ -72,18 +72,32 @@ class Checkpoint:
 
   @property
   def step(self) -> int:
+    """Raises a UserError if `global_step` is not a whole number."""
     if 'global_step' in self:
-      return int(self['global_step'])
+      step = np.asarray(self['global_step'])
+      if step.shape or step.dtype.kind not in 'iu' or step < 0:
+        raise UserError(
+          f'global_step of {self.path} is {step!r:.60}; expected a whole number'
+        )
+      return int(step)
     return step_of(self.path) if 'model.ckpt-' in self.path else 0
 
   @property
   def embeddings(self) -> dict[str, int]:
-    """The number of rows in each vocabulary embedding, by variable name."""
-    return {
-      name: variable.shape[-2]
-      for name, variable in self.variables.items()
-      if name.endswith('/embedding') and 'position' not in name
-    }
+    """The number of rows in each vocabulary embedding, by variable name.
+
+    Raises a UserError if one has no rows.
+    """
+    rows = {}
+    for name, variable in self.variables.items():
+      if name.endswith('/embedding') and 'position' not in name:
+        if len(variable.shape) < 2:
+          raise UserError(
+            f'{name} of {self.path} is {variable}; expected two dimensions, '
+            'vocabulary and d_model'
+          )
+        rows[name] = variable.shape[-2]
+    return rows
 
   @property
   def vocab_size(self) -> int:

@@ -85,6 +85,8 @@ def check(path: str) -> tuple[int, dict[str, Any]]:
     raise Broken(f'its index does not parse ({error})') from error
   _check_header(header)
   for name, entry in entries.items():
+    if not name.isprintable():
+      raise Broken(f'the name {name!r:.200} has control characters')
     fault = _fault(entry, header.num_shards)
     if fault:
       raise Broken(f'{name!r:.200} {fault}')

@@ -199,7 +199,7 @@ def _draw_curves(
 def _points(runs: Sequence[Run]) -> pd.DataFrame:
   """Returns the points of all curves, each with its panel, model, run, step."""
   columns = ['panel', 'model', 'run', 'stage', 'step', 'value']
-  losses = pd.DataFrame(_losses(runs), columns=columns)
+  losses = pd.DataFrame(_losses(runs), columns=columns).dropna(subset='value')
   scores = tables.frame(runs).dropna(subset=['task', 'value'])
   is_perplexity = scores.metric == layouts.LOG_PERPLEXITY
   metrics = scores.metric.mask(is_perplexity, _LOG_PERPLEXITY)
@@ -306,12 +306,14 @@ def scores(runs: Sequence[Run]) -> style.Figure:
 def without_curves(runs: Sequence[Run]) -> list[str]:
   """Returns a line for each run that `curves` has no point of."""
   drawn = set(_points(runs).run)
-  return [
-    f'No curve of {run.label}, {run.name}: it has neither event files of '
-    'training nor evaluations'
-    for run in runs
-    if run.name not in drawn
-  ]
+  lines = []
+  for run in runs:
+    if run.name not in drawn:
+      why = 'it has neither event files of training nor evaluations'
+      if run.losses or run.host_losses:
+        why = 'all its losses are NaN'
+      lines.append(f'No curve of {run.label}, {run.name}: {why}')
+  return lines
 
 
 def without_scores(runs: Sequence[Run]) -> list[str]:

@@ -65,6 +65,24 @@ def test_the_step_may_be_in_the_name_alone(tmp_path):
     checkpoint.vocab_size  # noqa: B018
 
 
+@pytest.mark.parametrize(
+  'step',
+  [np.float32('nan'), np.float32(7), np.zeros(3, np.int64), np.int64(-1)],
+)
+def test_a_step_is_a_whole_number(tmp_path, step):
+  checkpoint = Checkpoint(write(str(tmp_path), 1, {'global_step': step}))
+  with pytest.raises(UserError, match='global_step of .* expected a whole num'):
+    _ = checkpoint.step
+
+
+@pytest.mark.parametrize('shape', [[], [5]])
+def test_an_embedding_has_rows(tmp_path, shape):
+  value = np.zeros(shape, np.float32)
+  checkpoint = Checkpoint(write(str(tmp_path), 1, {'shared/embedding': value}))
+  with pytest.raises(UserError, match='embedding of .* is float32.* two dimen'):
+    _ = checkpoint.embeddings
+
+
 def test_a_folder_with_checkpoints_is_not_overwritten(path, tmp_path):
   before = {p: p.read_bytes() for p in (tmp_path / 'run').iterdir()}
   with pytest.raises(UserError, match='already holds model.ckpt-11'):

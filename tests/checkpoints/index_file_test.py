@@ -203,6 +203,14 @@ def test_bytes_that_are_changed_or_missing(path, count):
       assert 'cannot be read' in str(error)
 
 
+def test_a_name_that_would_be_two_lines(path):
+  items = entries(path)
+  items[b'zzz\nb'] = items[NAME.encode()]
+  write(path, items)
+  with pytest.raises(UserError, match=r"name 'zzz\\nb' has control characters"):
+    files.Checkpoint(path)
+
+
 def test_a_name_that_is_there_twice(path):
   """TensorFlow reads both, or the first."""
   pairs = sorted(entries(path).items())

@@ -153,6 +153,16 @@ def test_scores_are_means_inside_a_task_first():
   assert notes[0].startswith(f'No point of T5 (V), {other.name}: ')
 
 
+def test_a_loss_that_was_never_a_number_has_no_curve():
+  diverged = trained([(1, np.nan), (2, np.nan)])
+  with pytest.raises(UserError, match='no curve has two points'):
+    curves([diverged])
+  figure = curves([diverged, trained([(1, 2), (2, 1)], 'T5 (V)')])
+  assert legend(figure) == ['T5 (V)']
+  (note,) = of_runs.without_curves([diverged])
+  assert 'NaN' in note
+
+
 def test_runs_without_a_curve_are_listed():
   runs = [fake('a', losses={'': {0: 5, 9: 3}}), fake('b', label='T5 (V)')]
   (note,) = of_runs.without_curves(runs)

@@ -144,6 +144,7 @@ def test_a_wrong_index_is_refused(folder, weights):
     ({'tie_word_embeddings': False}, 'tie_word_embeddings is False in it'),
     ({'scale_decoder_outputs': False}, 'tie_word_embeddings is False in it'),
     ({'model_type': 'mt5'}, "feed_forward_proj is 'gated-gelu_new' in it"),
+    ({'is_encoder_decoder': False}, 'is_encoder_decoder = False'),
     ({'tie_encoder_decoder': True}, 'tie_encoder_decoder = True'),
     ({'pruned_heads': {'0': [1]}}, "pruned_heads = {'0': [1]}"),
     ({'quantization_config': {'bits': 8}}, "quantization_config = {'bits': 8}"),
