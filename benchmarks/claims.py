@@ -52,8 +52,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pandas as pd
+import tensorflow as tf
 
 from benchmarks._worker import HERE
+from benchmarks.accelerator.windows import share_within
 from benchmarks.claims_parts import PARTS, PERPLEXITY, Model, Part
 from synth_mtf.results import runs
 
@@ -117,6 +119,22 @@ class Training:
       if (one.task, one.step, one.metric) == asked and one.value is not None:
         return -one.value if one.metric == PERPLEXITY else one.value
     raise SystemExit(f'{self.folder}: no {self.part.metric}')
+
+  def shares(self, window: int) -> dict[str, list[list[float]]]:
+    """Returns where R looks, for each table: pairs of steps and shares."""
+    found = collections.defaultdict(list)
+    lengths = dict(zip(('inputs', 'targets'), self.part.lengths, strict=True))
+    for path in self.folder.glob('model.ckpt-*.index'):
+      step = int(path.stem.rpartition('-')[2])
+      checkpoint = tf.train.load_checkpoint(str(path.with_suffix('')))
+      for name in checkpoint.get_variable_to_shape_map():
+        if name.endswith('/random/R'):
+          is_encoder = name.startswith('encoder')
+          length = lengths['inputs' if is_encoder else 'targets']
+          table = checkpoint.get_tensor(name)[:, :length, :length]
+          share = share_within(table, window, causal=not is_encoder)
+          found[name].append([step, round(share, 5)])
+    return {name: sorted(found[name]) for name in sorted(found)}
 
   @property
   def steps_per_second(self) -> float:
@@ -242,9 +260,16 @@ def _compare(
       row['steps'] = steps[name]
       row['paper'] = part.paper.get(name)
     rows.append(row)
+  shares: dict[str, Any] = {}
+  if part.window:
+    shares['window'] = part.window
+    shares['shares'] = {
+      f'{t.model.name}, seed {t.seed}': t.shares(part.window) for t in trainings
+    }
   return {
     'steps': part.steps,
     'seeds': sorted({training.seed for training in trainings}),
+    **shares,
     'rows': rows,
     'agreement': agreement(
       {row['model']: row['value'][0] for row in rows}, part.paper or {}

@@ -2,11 +2,13 @@
 
 import json
 
+import numpy as np
 import pytest
 import seqio
 import tensorflow_datasets
 
 from benchmarks import claims, claims_tasks
+from benchmarks.accelerator.windows import share_within
 from benchmarks.claims_parts import PARTS
 from tests import official_files
 from tests.conftest import CHECKOUT
@@ -105,6 +107,34 @@ def test_every_variant_of_a_part_exists():
     for model in part.models:
       for variant in model.variants:
         assert (CHECKOUT / 'gin' / 'variants' / f'{variant}.gin').exists()
+
+
+def test_the_share_of_attention_within_a_window():
+  length, window = 6, 2
+  near = np.array([3, 4, 5, 5, 4, 3]) / 6  # tokens of the window, in each row
+  causal = np.array([1, 1, 1, 3 / 4, 3 / 5, 3 / 6])
+  even = np.zeros([2, length, length])
+  assert share_within(even, window, False) == pytest.approx(near.mean())
+  assert share_within(even, window, True) == pytest.approx(causal.mean())
+  here = even.copy()
+  here[0] += 50 * np.eye(length)  # one head of two looks at its own token
+  assert share_within(here, window, False) == pytest.approx(
+    (1 + near.mean()) / 2
+  )
+
+
+@pytest.mark.slow  # trains
+def test_where_r_looks(tmp_path):
+  text = official_files.write_text(tmp_path / 'data')
+  options = ['--seeds', '3', '--steps', '2', '--out', str(tmp_path)]
+  claims.main(['n', *options, '--data_dir', str(text)])
+  shares = json.loads((tmp_path / 'n.json').read_text())['shares']
+  (tables,) = shares.values()
+  assert len(tables) == 2  # blocks
+  for steps in tables.values():
+    assert [step for step, _ in steps][-1] == 2
+    # R is nearly even at the start.
+    assert all(share == pytest.approx(0.25, abs=0.02) for _, share in steps)
 
 
 @pytest.mark.slow  # trains

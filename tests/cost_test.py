@@ -82,6 +82,19 @@ def test_what_is_kept_is_not_trained():
 
 
 @pytest.mark.slow  # builds whole models of T5 base
+def test_frozen_queries_and_keys_are_kept_but_not_trained():
+  vanilla, frozen = cost_of('vanilla'), cost_of('frozen_vanilla')
+  assert frozen.parameters == vanilla.parameters
+  assert vanilla.trained - frozen.trained == 4 * QUERIES_AND_KEYS
+  assert frozen.flops == vanilla.flops
+
+
+def test_values_with_a_bias():
+  bias = ['SyntheticAttention.value_bias = True']
+  more = cost_of('random', bindings=bias).trained - cost_of('random').trained
+  assert more == 4 * 32  # of 4 layers
+
+
 def test_beside_the_paper(capsys):
   gin_files.parse(['sizes/base.gin'])
   assert round(cost(32128, LENGTHS).parameters / 1e6) == 223

@@ -17,9 +17,9 @@ from benchmarks import tables
 from synth_mtf.results import paper
 from tests.checkout import CHECKOUT
 
-_MODEL = r'[A-Z][\w+ ()]*?(?:, \d+(?: heads)?)?'
+_MODEL = r'(?:frozen )?[A-Z][\w+ ()]*?(?:, \d+(?: heads)?)?'
 _NUMBER = r'-?\d+\.\d+(?: ± \d+\.\d+)?'
-_ENTRY = re.compile(rf'(?:frozen )?({_MODEL}|\d+ heads) ({_NUMBER})')
+_ENTRY = re.compile(rf'({_MODEL}|\d+ heads) ({_NUMBER})')
 _RATIO = re.compile(rf'({_MODEL}) / ({_MODEL}) ({_NUMBER})')
 
 

@@ -8,6 +8,7 @@ import concurrent.futures
 import gzip
 import json
 import pathlib
+import threading
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,6 +21,8 @@ from jax._src.lib import xla_client
 jax.config.update('jax_enable_x64', True)  # the step is counted in int64
 
 Array = npt.NDArray[Any]
+# Threads that convert at the same time can wait for each other for ever.
+_CONVERTING = threading.Lock()
 
 
 class Step:
@@ -77,9 +80,10 @@ class Program(NamedTuple):
     """Compiles the step for a device."""
     # JAX has no public function that compiles a HloModule.
     extension = xla_client._xla.mlir  # noqa: SLF001
-    module = extension.xla_computation_to_mlir_module(
-      xla_client.XlaComputation(self.hlo)
-    )
+    with _CONVERTING:
+      module = extension.xla_computation_to_mlir_module(
+        xla_client.XlaComputation(self.hlo)
+      )
     options = xla_client.CompileOptions()
     options.num_replicas = options.num_partitions = 1
     options.device_assignment = xla_client.DeviceAssignment.create(

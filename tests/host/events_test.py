@@ -49,3 +49,16 @@ def test_a_tensor_that_is_no_number_is_skipped(tmp_path, changes):
   with tf.io.TFRecordWriter(f'{path}.more') as writer:
     writer.write(tf.Event(step=2, summary=summary).SerializeToString())
   assert events.read(str(tmp_path)) == {'loss': {1: 5.0}}
+
+
+@pytest.mark.parametrize('number', [2.5, [2.5]], ids=['scalar', 'of one'])
+def test_numbers_that_tpus_write_as_tensors_are_read(tmp_path, number):
+  tensor = tf.make_tensor_proto(number, tf.float32)
+  pair = tf.make_tensor_proto([1.0, 2.0], tf.float32)
+  summary = tf.Summary()
+  summary.value.add(tag='loss', tensor=tensor)
+  summary.value.add(tag='pair', tensor=pair)
+  path = str(tmp_path / 'events.out.tfevents.1.host')
+  with tf.io.TFRecordWriter(path) as writer:
+    writer.write(tf.Event(step=2, summary=summary).SerializeToString())
+  assert events.read(str(tmp_path)) == {'loss': {2: 2.5}}
