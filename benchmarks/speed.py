@@ -12,8 +12,9 @@ The sections are
   packed   the same with two sequences per row
   model    a training step of a whole T5: loss, gradients and Adafactor
   decode   decoding with a whole T5, including the encoder (--beams 1 is greedy)
-  memory   a layer at batch 1 for each N: time, and peak memory of the process;
-           a curve ends where the next length would exceed --limit_gb
+  memory   a layer at batch 1 for each N, in rows as --fill has them and in full
+           ones (`NAME, full rows`): time, and peak memory of the process; a
+           curve ends where the next length would exceed --limit_gb
 
 A name is `SelfAttention` (T5's own layer, the baseline), a file in gin/variants
 or `mtf MODE` (mesh_tensorflow's Synthesizer). In whole models, `NAME, fast_cpu`
@@ -34,6 +35,7 @@ fast as each other name) and, in `memory`, the peak `bytes` of the process.
 
 import argparse
 import contextlib
+import itertools
 import json
 import pathlib
 import re
@@ -57,6 +59,7 @@ _WHOLE = [
 ]
 _TORCH_LAYERS = ('V fused', 'V own dropout', 'R+V', 'R+V fused', 'R')
 _JAX_LAYERS = ('V', 'V weights', 'R+V', 'R')
+_FULL = ', full rows'
 _SETTINGS = ('size', 'batch', 'length', 'targets', 'fill', 'layers')
 
 
@@ -175,21 +178,23 @@ def _memory(
 ) -> dict[str, dict[int, dict[str, float]]]:
   """Measures time and memory over N; `nothing` is a process without a step."""
   curves: dict[str, dict[int, dict[str, float]]] = {}
+  fills = {'': args.fill, _FULL: (1.0, 1.0)}
   for prefix, checkout in (('', ''), ('before: ', args.checkout)):
     if prefix and not checkout:
       continue
-    empty = _process('', 0, checkout, args)['bytes']
+    empty = _process('', 0, args.fill, checkout, args)['bytes']
     curves[f'{prefix}nothing'] = {0: {'bytes': empty}}
-    for name in chosen:
-      curve = curves[prefix + name] = {}
+    for name, (rows, fill) in itertools.product(chosen, fills.items()):
+      label = prefix + name + rows
+      curve = curves[label] = {}
       for length in sorted(args.lengths):
         shorter, known = max(curve.items(), default=(length, {'bytes': empty}))
         growth = (known['bytes'] - empty) * (length / shorter) ** 2
         if empty + growth > args.limit_gb * 1e9:
           break
-        curve[length] = _process(name, length, checkout, args)
+        curve[length] = _process(name, length, fill, checkout, args)
         print(
-          f'{prefix + name:36} N {length:5} {curve[length]["seconds"]:8.3f} s '
+          f'{label:36} N {length:5} {curve[length]["seconds"]:8.3f} s '
           f'{curve[length]["bytes"] / 1e6:8.0f} MB',
           flush=True,
         )
@@ -197,10 +202,14 @@ def _memory(
 
 
 def _process(
-  name: str, length: int, checkout: str, args: argparse.Namespace
+  name: str,
+  length: int,
+  fill: Sequence[float],
+  checkout: str,
+  args: argparse.Namespace,
 ) -> dict[str, float]:
   """Returns median seconds and peak bytes of a process with one or no step."""
-  shape = {'size': args.size, 'batch': 1, 'length': length, 'fill': args.fill}
+  shape = {'size': args.size, 'batch': 1, 'length': length, 'fill': fill}
   python = args.python if checkout else sys.executable
   words = [python, '-m', 'benchmarks._ours', 'layer', json.dumps(shape)]
   worker = Worker([*words, *filter(None, [name])], checkout)

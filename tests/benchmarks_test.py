@@ -74,10 +74,11 @@ def test_each_length_is_a_process_until_memory_would_not_do():
   lengths = ['65536', '8']  # the first one would take terabytes
   words = ['--names', 'random', '--lengths', *lengths]
   curves = speed.main(['memory', *TINY, *words])['memory']
-  assert list(curves['random']) == [8]
-  for point in curves['random'].values():
-    assert point['seconds'] > 0
-    assert point['bytes'] > curves['nothing'][0]['bytes']
+  for curve in (curves['random'], curves['random, full rows']):
+    assert list(curve) == [8]
+    for point in curve.values():
+      assert point['seconds'] > 0
+      assert point['bytes'] > curves['nothing'][0]['bytes']
 
 
 def test_a_worker_that_ends_is_an_error():
