@@ -1,5 +1,6 @@
 """How the variables of a model compare with those of a checkpoint."""
 
+import gin
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -8,7 +9,7 @@ from mesh_tensorflow.transformer import utils
 from synth_mtf.checkpoints import comparison
 from synth_mtf.checkpoints.files import Checkpoint, write
 from synth_mtf.errors import UserError
-from synth_mtf.host import gin_files, model as host_model
+from synth_mtf.host import gin_files, model as host_model, patches
 from tests import model as models
 
 LAYER = 'encoder/block_000/layer_000/'
@@ -270,3 +271,18 @@ def test_a_start_from_the_original_is_refused(tmp_path, variant, lost):
   built = host_model.build(models.VOCAB)
   with pytest.raises(UserError, match=f'would not use .*/Synthesizer/{lost}'):
     comparison.require_loadable(built.variables.values(), Checkpoint(path))
+
+
+def test_what_gin_selects_is_known_where_the_model_function_is_replaced(
+  tmp_path,
+):
+  """As in a run on JAX's devices."""
+  name = 'utils.tpu_estimator_model_fn.init_variable_filter'
+  gin.bind_parameter(name, 'encoder')
+  written = Checkpoint(write(str(tmp_path), 3, {'x': np.zeros(2, np.float32)}))
+
+  def replaced(**_):
+    raise AssertionError
+
+  with patches.estimators_made_with(replaced, replaced):
+    comparison.require_loadable([], written)
