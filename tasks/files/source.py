@@ -164,10 +164,10 @@ class FilesDataSource(seqio.DataSource):
         raise UserError('\n'.join([*faults, FIX]))
     if all(file.num_examples == 0 for file in indexes):
       files = [*self.files(split)]
-      more = '' if len(files) <= _MOST_FILES_SHOWN else ', ...'
+      end = '' if len(files) <= _MOST_FILES_SHOWN else ', ...'
       raise UserError(
         f'task {self.task_name}, split {split!r}: no rows in '
-        f'{", ".join(files[:_MOST_FILES_SHOWN])}{more}; expected at least one.'
+        f'{", ".join(files[:_MOST_FILES_SHOWN])}{end}; expected at least one.'
       )
     return indexes
 
