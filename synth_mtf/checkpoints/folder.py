@@ -25,6 +25,7 @@ _FILE = re.compile(
 )
 # Lines in the file `checkpoint`; their paths are relative, since folders move.
 _LINE = 'model_checkpoint_path: "%s"'
+_MOST_LISTED = 10  # of the names in a message
 _KEPT_LINE = 'all_model_checkpoint_paths: "%s"'
 
 
@@ -48,6 +49,14 @@ def step_of(path: str) -> int:
   """Returns the step in the name of a checkpoint."""
   (step,) = re.findall(r'model\.ckpt-(\d+)', os.path.basename(path))[:1]
   return int(step)
+
+
+def _listed(names: Sequence[str]) -> str:
+  """Joins names; of many, the last ones."""
+  earlier = len(names) - _MOST_LISTED
+  if earlier <= 0:
+    return ', '.join(names)
+  return f'{earlier:,} more and {", ".join(names[earlier:])}'
 
 
 class Folder:
@@ -107,7 +116,7 @@ class Folder:
     """Returns a sentence that lists the checkpoints, or '' without any."""
     if not self.checkpoints:
       return ''
-    return f' {self.path} holds {", ".join(self.checkpoints)}.'
+    return f' {self.path} holds {_listed(self.checkpoints)}.'
 
   def damage(self) -> str | None:
     """Returns which checkpoints are damaged, and how to resume; None if none.
@@ -123,8 +132,8 @@ class Folder:
     if not damaged:
       return None
     return (
-      f'damaged in {self.path}: {", ".join(damaged)} (truncated or altered). '
-      f'Complete: {", ".join(complete) or "none"}. '
+      f'damaged in {self.path}: {_listed(damaged)} (truncated or altered). '
+      f'Complete: {_listed(complete) or "none"}. '
       + self._how_to_resume(complete)
     )
 

@@ -240,3 +240,12 @@ def test_a_checkpoint_is_opened_without_a_look_at_the_others(
   names = {os.path.basename(path) for path in looked_at}
   assert 'model.ckpt-1.index' in names
   assert all(name.startswith('model.ckpt-1.') for name in names)
+
+
+def test_many_checkpoints_are_a_short_message(tmp_path):
+  for step in range(100, 400):
+    (tmp_path / f'model.ckpt-{step}.index').touch()
+  message = Folder(str(tmp_path)).damage()
+  assert message and 'damaged in ' in message
+  assert '290 more and model.ckpt-390, ' in message
+  assert message.count('model.ckpt-') < 15
