@@ -22,7 +22,11 @@ _CLASSES = (
 if not is_command():
   try:
     from synth_mtf.huggingface import modeling_synthesizer as _modeling
-  except ImportError as error:
+  except ModuleNotFoundError as error:
+    _fault = (
+      f"{error}. Models in PyTorch need pip install -c constraints.txt '.[hf]'"
+    )
+  except ImportError as error:  # of an untried release; says what to do
     _fault = str(error)
   else:
     _fault = ''
@@ -34,8 +38,5 @@ def __getattr__(name: str) -> Any:
   if name not in _CLASSES:
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
   if _fault:
-    raise ImportError(
-      f'{name}: {_fault}. Models in PyTorch need '
-      "pip install -c constraints.txt '.[hf]'"
-    )
+    raise ImportError(f'{name}: {_fault}')
   return getattr(_modeling, name)

@@ -30,22 +30,30 @@ import torch
 import transformers
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import flex_attention
-from transformers import (
-  Cache,
-  EncoderDecoderCache,
-  GenerationMixin,
-  T5Config,
-  T5ForConditionalGeneration,
-  T5ForSequenceClassification,
-  T5Model,
-  TopKLogitsWarper,
-)
-from transformers.masking_utils import create_masks_for_generate
-from transformers.models.t5.modeling_t5 import (
-  T5Attention,
-  T5LayerNorm,
-  T5Stack,
-)
+
+try:
+  from transformers import (
+    Cache,
+    EncoderDecoderCache,
+    GenerationMixin,
+    T5Config,
+    T5ForConditionalGeneration,
+    T5ForSequenceClassification,
+    T5Model,
+    TopKLogitsWarper,
+  )
+  from transformers.masking_utils import create_masks_for_generate
+  from transformers.models.t5.modeling_t5 import (
+    T5Attention,
+    T5LayerNorm,
+    T5Stack,
+  )
+except ImportError as error:
+  raise ImportError(
+    f'transformers {transformers.__version__}; this model was tried with 5.1 '
+    f'to 5.24, and needs what this release lacks ({error}): '
+    'pip install "transformers>=5.1,<5.25"'
+  ) from error
 
 # The releases of transformers with which outputs were compared, with and
 # without a cache. transformers 5.0 scales the outputs of each T5 1.1.

@@ -4,6 +4,8 @@ The public CI runs this file each night with the newest release: what it renames
 is found here. The models are built from their configuration.
 """
 
+import runpy
+import sys
 import types
 import warnings
 
@@ -342,6 +344,11 @@ def test_other_releases(monkeypatch):
 
   def forward(self, hidden_states, mask=None, kv_cache=None):
     pass
+
+  with monkeypatch.context() as patch:
+    patch.setitem(sys.modules, 'transformers.masking_utils', None)
+    with pytest.raises(ImportError, match=r'5\.1 to 5\.24, .*masking_utils'):
+      runpy.run_path(modeling.__file__)
 
   attention = modeling.RELIED_ON[0][0]
   monkeypatch.setattr(attention, 'forward', forward)
