@@ -168,6 +168,9 @@ def _write(
   part = PARTS[letter]
   if args.steps:
     part = dataclasses.replace(part, steps=args.steps)
+  if args.models:
+    chosen = [model for model in part.models if model.name in args.models]
+    part = dataclasses.replace(part, models=chosen)
   below = folder / letter
   below.mkdir(parents=True, exist_ok=True)
   vocabulary = 384  # of the synthetic tasks: bytes
@@ -213,6 +216,7 @@ def main(argv: Sequence[str] | None = None) -> None:
   add('--data_dir', help='for parts that train on text')
   add('--vocabulary', default='bytes', help='of that data')
   add('--batch', type=int, default=32)
+  add('--models', nargs='+', help='these rows alone')
   add('--steps', type=int, help='instead of those of the part')
   add('--rows', type=int, default=64_000, help='of training, at most')
   args = parser.parse_args(argv)
