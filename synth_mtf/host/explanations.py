@@ -250,7 +250,8 @@ _MESSAGES: dict[str, str | Callable[..., str]] = {
     f'--tpu_zone. {TPU_VM_ADVICE}'
   ),
   '(Cannot find any TPU cores|Failed to get global TPU topology)': (
-    f'TensorFlow finds no TPU: {{0}}. {NO_CORES_ADVICE}'
+    f'TensorFlow finds no TPU: {{0}}. {NO_CORES_ADVICE} To work without a TPU '
+    'here, set the environment variable TPU_LOAD_LIBRARY=0.'
   ),
   'No TPU platform registered': (
     "TensorFlow's Estimator does not reach this chip (No TPU platform "
