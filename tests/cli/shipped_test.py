@@ -94,5 +94,6 @@ def test_other_versions_of_the_host_make_their_own(name, monkeypatch):
 
 if __name__ == '__main__':
   process.load_quietly()
+  main.prepare()  # it defines what gin configures, which listing tasks locks
   for text_name, make in TEXTS.items():
     shipped.write(text_name, make())
