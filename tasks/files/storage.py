@@ -172,6 +172,7 @@ def _files_below(root: str) -> Iterator[tuple[str, str]]:
     # Visit real folders before links to them.
     folders.sort(key=lambda name: (os.path.islink(f'{parent}/{name}'), name))
     for name in names:
+      os.fsencode(name).decode()  # TensorFlow takes no other names
       path = os.path.join(parent, name)
       is_link = os.path.islink(path)
       yield path, os.path.realpath(path) if is_link else f'{real}/{name}'
