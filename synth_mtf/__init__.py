@@ -2,30 +2,17 @@
 
 Importing registers the public names with gin and adds our gin folder to gin's
 search path; it does nothing else. The `synth-mtf` command does the same only
-when a subcommand needs it (`run.process.load_plugin`), and a program that
-imports `synth_mtf.huggingface` first, when it uses a public name.
+when a subcommand needs it (`run.process.load_plugin`).
 """
 
 from typing import TYPE_CHECKING, Any
 
 from synth_mtf.host.patches import prepare_host
-from synth_mtf.paths import gin_path as gin_path, is_command, is_for_pytorch
+from synth_mtf.paths import gin_path as gin_path, is_command
 
 __version__ = '1.0.0'
 
-if is_for_pytorch():
-
-  def __getattr__(name: str) -> Any:
-    """Returns a public name, of which the first one imports TensorFlow."""
-    if not name.startswith('_'):
-      from synth_mtf.run.process import load_plugin
-
-      load_plugin()
-    if name not in globals():
-      raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-    return globals()[name]
-
-elif not is_command():
+if not is_command():
   prepare_host()
   from synth_mtf._public import *  # noqa: F403
 

@@ -21,17 +21,6 @@ def is_command() -> bool:
   return bool(sys.argv) and pathlib.Path(sys.argv[0]).stem == 'synth-mtf'
 
 
-def is_for_pytorch() -> bool:
-  """Whether `synth_mtf.huggingface` is being imported, and nothing of the host.
-
-  Python imports `synth_mtf` on the way, while it holds a lock on the module
-  that the program names. A Python without these locks imports everything.
-  """
-  locks = vars(sys.modules['_frozen_importlib']).get('_module_locks', {})
-  is_requested = 'synth_mtf.huggingface' in locks
-  return is_requested and 'mesh_tensorflow' not in sys.modules
-
-
 def gin_path() -> str:
   """Returns the folder of our gin files."""
   return str(pathlib.Path(__file__).resolve().parent / 'gin')

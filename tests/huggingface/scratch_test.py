@@ -89,40 +89,20 @@ def test_auto_classes_need_no_remote_code(name, tmp_path):
   assert name in transformers.AutoConfig.from_pretrained(tmp_path).auto_map
 
 
-PYTORCH_FIRST = """
-import sys
-from synth_mtf.huggingface import SynthesizerConfig
-print([x for x in ('tensorflow', 'gin', 'mesh_tensorflow') if x in sys.modules])
-import synth_mtf
-print(synth_mtf.__version__, hasattr(synth_mtf, '_unknown'))
-print([x for x in ('tensorflow', 'gin', 'mesh_tensorflow') if x in sys.modules])
-print(synth_mtf.Random.__name__, hasattr(synth_mtf, 'unknown'))
-import gin
-print(gin.get_configurable('synth_mtf.Random') is synth_mtf.Random)
-"""
-PLUGIN_FIRST = """
-import synth_mtf, synth_mtf.huggingface
+PROGRAM = """
+import synth_mtf.huggingface
 import gin
 print(gin.get_configurable('synth_mtf.Random').__name__)
+print(synth_mtf.huggingface.SynthesizerConfig.__name__)
 """
 
 
-@pytest.mark.parametrize(
-  'program, expected',
-  [
-    (
-      PYTORCH_FIRST,
-      f'[]\n{synth_mtf.__version__} False\n[]\nRandom False\nTrue\n',
-    ),
-    (PLUGIN_FIRST, 'Random\n'),
-  ],
-)
-def test_the_import_needs_no_tensorflow(program, expected, tmp_path):
-  """And prints nothing; names of Mesh-TensorFlow still come when used."""
+def test_the_import_prints_nothing(tmp_path):
+  """It registers the names for gin, too."""
   environment = dict(os.environ)
   environment.pop('TF_CPP_MIN_LOG_LEVEL', None)
   done = subprocess.run(
-    [sys.executable, '-c', program],
+    [sys.executable, '-c', PROGRAM],
     capture_output=True,
     text=True,
     cwd=tmp_path,
@@ -130,4 +110,4 @@ def test_the_import_needs_no_tensorflow(program, expected, tmp_path):
     timeout=900,
     check=False,
   )
-  assert (done.stdout, done.stderr) == (expected, '')
+  assert (done.stdout, done.stderr) == ('Random\nSynthesizerConfig\n', '')
