@@ -83,6 +83,11 @@ def _check_kind(
       f'{folder} is an encoder alone (T5EncoderModel); expected an '
       'encoder-decoder, such as T5ForConditionalGeneration'
     )
+  if config.get('is_encoder_decoder') is False:
+    raise UserError(
+      f'{folder}: {layout.CONFIG} has is_encoder_decoder = False, but the '
+      'folder has weights of a decoder; set it to what the model is'
+    )
   rows = config['vocab_size']
   if type(rows) is not int or rows < 1:
     raise UserError(

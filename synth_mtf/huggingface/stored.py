@@ -68,7 +68,6 @@ _SPECIAL_IDS = {
 }
 # Settings of models that are not T5; each is harmless if it has this value.
 _REFUSED = {
-  'is_encoder_decoder': True,
   'tie_encoder_decoder': False,
   'pruned_heads': {},
   'quantization_config': None,
