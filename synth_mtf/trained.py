@@ -60,7 +60,7 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
     self._model = opened.model
     self._loaded = Loaded(opened.model, opened.inputs, checkpoint)
     self.label = opened.run.label
-    self.step = checkpoint.step if checkpoint else 0
+    self.step = self._loaded.step
     self.parameters = checkpoint.parameters if checkpoint else 0
     self.folder = opened.run.folder
     # Reads the weights now, since a run that trains removes checkpoints.

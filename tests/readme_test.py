@@ -132,7 +132,8 @@ def check(command):
   elif re.fullmatch(r'python(3(\.\d+)?)?', program):
     assert words[1] == '-m' or (CHECKOUT / words[1]).exists(), words[1]
   else:
-    assert shutil.which(program) or program in SHELL, program
+    is_made = program.startswith('.venv-')  # by a command before
+    assert shutil.which(program) or is_made or program in SHELL, program
 
 
 def check_pip(words):

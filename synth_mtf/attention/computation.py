@@ -52,7 +52,7 @@ def attention(run: runs.Run, loaded: Loaded, examples: Examples) -> Attention:
   return Attention(
     run=run.name,
     label=run.label,
-    step=loaded.checkpoint.step if loaded.checkpoint else 0,
+    step=loaded.step,
     stacks=stacks(examples.ids, loaded),
     tokens={s: padded(rows, '') for s, rows in examples.tokens.items()},
     texts={s: np.array(texts) for s, texts in examples.texts.items()},

@@ -51,6 +51,7 @@ class Loaded:
       checkpoint: holds the weights; None uses initial values.
     """
     self.checkpoint = checkpoint
+    self.step = checkpoint.step if checkpoint else 0
     self._model = model
     self._inputs = inputs
     self._weights: Mapping[str, Array] = {}

@@ -44,9 +44,12 @@ class Reader:
   def _small(self, name: str, dtype: Any) -> npt.NDArray[Any]:
     entry = self.entries[name]
     shard = index_file.shard(self.path, entry.shard_id, self.num_shards)
-    with open(shard, 'rb') as stream:
-      stream.seek(entry.offset)
-      data = stream.read(entry.size)
+    try:
+      with open(shard, 'rb') as stream:
+        stream.seek(entry.offset)
+        data = stream.read(entry.size)
+    except OSError as error:
+      raise index_file.Broken(f'{name!r:.200} cannot be read') from error
     if checksums.masked_crc32c(data) != entry.crc32c:
       raise index_file.Broken(f'{name!r:.200} does not have its checksum')
     shape = index_file.shape(entry)

@@ -5,13 +5,16 @@ import dataclasses
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from synth_mtf import cost, paths, remembered
+from synth_mtf import paths, remembered
 from synth_mtf.cli import arguments
 from synth_mtf.errors import UserError
 from synth_mtf.results import printing
 from synth_mtf.run import output, process
+
+if TYPE_CHECKING:
+  from synth_mtf.cost import Cost
 
 # Slices of TPUs, which need not be there: keys of `pjrt.tpu_compiler.SLICES`.
 _SLICES = ('v2-8', 'v3-8', 'v4-8', 'v5litepod-8', 'v5p-8', 'v6e-8')
@@ -240,7 +243,7 @@ def _counted(
   lengths: Mapping[str, int],
   bindings: Sequence[str],
   **options: Any,
-) -> cost.Cost:
+) -> 'Cost':
   """Returns `cost_of_files`, which is remembered for our own files."""
   question = ['cost', list(files), dict(lengths), list(bindings), options]
   # The working folder comes first in gin's search path.
@@ -251,9 +254,12 @@ def _counted(
     and not any(re.search(r'\b(include|import)\b', text) for text in bindings)
   )
   known = remembered.get(question) if are_ours else None
+  if not known:
+    process.load_quietly()
+  from synth_mtf import cost
+
   if known:
     return cost.Cost(**known)
-  process.load_quietly()
   counted = cost.cost_of_files(files, lengths, bindings, **options)
   if are_ours:
     remembered.put(question, dataclasses.asdict(counted))

@@ -274,7 +274,7 @@ def test_texts_are_read(texts):
   ]
 
 
-@pytest.mark.parametrize('length', [2**31, 2**40, 2**63, 2**64 - 1, 99])
+@pytest.mark.parametrize('length', [2**31, 2**40, 2**63, 2**64 - 1, 100])
 def test_a_length_of_a_text_that_ends_the_process(texts, length):
   with_lengths(texts, [1, length, 0])
   with pytest.raises(UserError, match=r"'names' has texts of [0-9,]* bytes in"):

@@ -19,7 +19,7 @@ EVALUATED = 8  # examples of each task
 
 
 @pytest.mark.slow  # trains
-def test_pretrain_finetune_evaluate(tmp_path, real_data):
+def test_pretrain_finetune_evaluate(tmp_path, real_data, monkeypatch):
   def run(name, folder, *bindings):
     assert not t5_main.synth_mtf_transformer(
       '--device=cpu',
@@ -59,4 +59,5 @@ def test_pretrain_finetune_evaluate(tmp_path, real_data):
   found = records.read(str(tmp_path / 'finetuned' / 'validation_eval'))
   tasks = {each.task for each, _ in found}
   mixture = seqio.get_mixture_or_task('synth_en_mix')
+  monkeypatch.setenv('SYNTH_MTF_DATA_DIR', str(real_data))  # it has the splits
   assert tasks == {t.name for t in mixture.tasks if 'validation' in t.splits}
