@@ -253,7 +253,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     'gpu': _shares(plan, on_gpu, args.gpu_processes),
     'cpu': _shares(plan, on_cpu, args.cpu_processes),
   }
-  processes: list[subprocess.Popen[bytes]] = []
+  processes: dict[str, subprocess.Popen[bytes]] = {}
   core = 0
   for kind, several in shares.items():
     for share in several:
@@ -274,13 +274,19 @@ def main(argv: Sequence[str] | None = None) -> None:
       command += ['--seeds', *map(str, args.seeds), '--units', *share]
       if args.steps:
         command += ['--steps', str(args.steps)]
-      processes.append(subprocess.Popen(command, env=environment))
+      processes[worker] = subprocess.Popen(command, env=environment)
   limit = args.seconds + 15
-  for process in processes:
+  for worker, process in processes.items():
     try:
-      process.wait(max(1.0, limit - (time.monotonic() - _START)))
+      status = process.wait(max(1.0, limit - (time.monotonic() - _START)))
     except subprocess.TimeoutExpired:
       process.kill()
+      print(f'worker {worker}: killed after {limit:.0f} s', flush=True)
+    else:
+      if status:
+        print(f'worker {worker}: ended with status {status}', flush=True)
+    if not (args.out / f'worker_{worker}.json').exists():
+      print(f'worker {worker}: its models have no results', flush=True)
   for part, found in results(collect(args.out), plan).items():
     path = args.out / f'claims_{part}.json'
     path.write_text(json.dumps(found, indent=1) + '\n')

@@ -169,13 +169,15 @@ def _print_fit(args: argparse.Namespace) -> None:
   from synth_mtf.pjrt import devices, fitting, tpu_compiler
 
   name = _ALIASES.get(args.device, args.device)
-  found, platform = [], 'tpu'
   if name in tpu_compiler.SLICES:
-    cores = tpu_compiler.SLICES[name].cores
     fitting.check_compiler()
+    present = []
+    cores = tpu_compiler.SLICES[name].cores
+    platform = 'tpu'
   else:
-    found = devices.find(name)
-    cores, platform = len(found), found[0].platform
+    present = devices.find(name)
+    cores = len(present)
+    platform = present[0].platform
   mesh = _mesh(args, cores)
   console = output.Console()
   variants = args.variants.split(',')
@@ -184,8 +186,8 @@ def _print_fit(args: argparse.Namespace) -> None:
     step = f'{variant} ({number} of {len(variants)})'
     with console.passing(f'compile {step} ...'):
       lowered = _lowered(variant, args, mesh, platform)
-      if found:
-        fits[variant] = fitting.on_devices(lowered, found)
+      if present:
+        fits[variant] = fitting.on_devices(lowered, present)
       else:
         fits[variant] = fitting.on_slice(lowered, name)
   print(
@@ -254,12 +256,13 @@ def _counted(
     and not any(re.search(r'\b(include|import)\b', text) for text in bindings)
   )
   known = remembered.get(question) if are_ours else None
-  if not known:
-    process.load_quietly()
+  if known:
+    from synth_mtf.cost import Cost
+
+    return Cost(**known)
+  process.load_quietly()
   from synth_mtf import cost
 
-  if known:
-    return cost.Cost(**known)
   counted = cost.cost_of_files(files, lengths, bindings, **options)
   if are_ours:
     remembered.put(question, dataclasses.asdict(counted))
