@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -38,7 +37,6 @@ from synth_mtf.tasks.inspection import SplitRows
 # them only about a thousand neighbouring examples.
 _TRAIN_SHARDS = 64
 _ROWS_PER_SHARD = 1024
-_PARTIAL = re.compile(r'\..*\.(\d+)\.partial')
 _ANOTHER = (
   'Write another cache: give `synth-mtf cache` another --out, or remove this '
   'folder first.'
@@ -82,12 +80,8 @@ class TaskCache:
     return cache_record.shard_path(self.folder, split, number, num_shards)
 
   def start(self) -> None:
-    """Records what is to be written, and removes what a killed process left."""
+    """Records what is to be written."""
     tf.io.gfile.makedirs(self.folder)
-    for name in cache_record.listed(self.folder):
-      match = _PARTIAL.fullmatch(name)
-      if match and not _is_running(int(match[1])):
-        tf.io.gfile.remove(os.path.join(self.folder, name))
     cache_record.write(self.folder, self.record)
 
   def write(
@@ -313,17 +307,6 @@ def digest(split: Split) -> str:
   for number in range(split.num_shards):
     of_all.update(split.shards[number].digest.encode())
   return of_all.hexdigest()
-
-
-def _is_running(process: int) -> bool:
-  """Whether there is a process with this number, perhaps of another user."""
-  try:
-    os.kill(process, 0)
-  except (ProcessLookupError, OverflowError):
-    return False
-  except PermissionError:
-    pass
-  return True
 
 
 def _write_json(path: str, content: Mapping[str, Any]) -> None:

@@ -258,12 +258,17 @@ def test_a_command_that_stops_is_resumed(data_dir, out, monkeypatch):
   ):
     cached.check(RTE, 'train')
   before = {p: p.stat().st_mtime_ns for p in (out / RTE).glob('*.tfrecord*')}
-  left = out / RTE / '.train.tfrecord-00002-of-00004.999999999.partial'
-  left.write_bytes(b'left by a process that was killed')
+  left_by_killed_process = [
+    out / RTE / '.train.tfrecord-00002-of-00004.999999999.partial',
+    out / RTE / '.synth_mtf.json.999999999.partial',
+  ]
+  for left in left_by_killed_process:
+    left.mkdir()
+    (left / 'incomplete').touch()
   assert len(before) == 2
   status, report, _ = cache(out, task=RTE)
   assert status == 0
-  assert not left.exists()
+  assert not any(left.exists() for left in left_by_killed_process)
   assert before == {p: p.stat().st_mtime_ns for p in before}
   files = sorted((out / 'straight' / RTE).glob('*tfrecord*'))
   assert len(files) == 5
