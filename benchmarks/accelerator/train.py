@@ -18,7 +18,6 @@ evaluation. Beside it, NAME.npz has the final values of the variables that match
 import argparse
 import os
 import pathlib
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -28,53 +27,9 @@ import numpy as np
 
 from benchmarks.accelerator import programs
 from benchmarks.accelerator.report import Report
+from benchmarks.accelerator.training import Batch, Training, tokens
 
 _SPLITS = ('train', 'validation')
-Batch = Mapping[str, programs.Array]
-
-
-class Run:
-  """A program in training."""
-
-  def __init__(
-    self,
-    program: programs.Program,
-    step: programs.Step,
-    device: Any,
-    seed: int,
-  ) -> None:
-    self._program, self._step, self._device = program, step, device
-    self._state = program.initial(device, seed)
-
-  def train(self, batches: Sequence[Batch]) -> list[float]:
-    """Takes a step with each batch; returns the losses."""
-    losses = []
-    for batch in batches:
-      features = self._program.features(batch, self._device)
-      loss, self._state = self._step(features, self._state)
-      losses.append(loss)
-    return [float(loss) for loss in jax.device_get(losses)]
-
-  def evaluate(self, batches: Sequence[Batch]) -> float:
-    """Returns the mean loss, weighted by the tokens of the targets."""
-    losses, weights = [], []
-    for batch in batches:
-      features = self._program.features(batch, self._device)
-      # The step reuses the memory of what it is given.
-      copies = [variable.copy() for variable in self._state]
-      loss, _ = self._step(features, copies)
-      losses.append(float(np.asarray(loss)))
-      weights.append(np.count_nonzero(batch['targets']))
-    return float(np.average(losses, weights=weights))
-
-  def variables(self, pattern: str) -> dict[str, programs.Array]:
-    """Returns the values of variables by name."""
-    described = self._program.description['state']
-    return {
-      variable['name']: np.asarray(value)
-      for variable, value in zip(described, self._state, strict=True)
-      if re.search(pattern, variable['name'])
-    }
 
 
 def batches(
@@ -87,19 +42,23 @@ def batches(
 
 
 def _train(
-  run: Run,
-  found: dict[str, Any],
-  turn: Sequence[Batch],
-  held_out: Sequence[Batch],
+  training: Training, found: dict[str, Any], turn: Sequence[Batch]
 ) -> None:
-  """Trains for a turn and evaluates."""
+  """Trains for a turn."""
   start = time.perf_counter()
-  found['losses'] += run.train(turn)
+  found['losses'] += training.train(turn)
   seconds = time.perf_counter() - start
   found['seconds'] += seconds
   found['turns'].append(seconds)
-  loss = run.evaluate(held_out)
-  found['validation'].append([len(found['losses']), loss])
+
+
+def _evaluate(
+  training: Training, found: dict[str, Any], held_out: Sequence[Batch]
+) -> None:
+  """Records the mean loss, weighted by the tokens of the targets."""
+  weights = [tokens(batch) for batch in held_out]
+  loss = np.average(training.losses(held_out), weights=weights)
+  found['validation'].append([training.taken, float(loss)])
 
 
 def table(results: Mapping[str, Any]) -> str:
@@ -120,52 +79,87 @@ def main(argv: Sequence[str] | None = None) -> Mapping[str, Any]:
   """Trains the programs on the command line."""
   args = _parse(argv)
   report = Report(args.out, args.seconds)
-  device = jax.devices()[0]
-  report.results |= {'device': device.device_kind, 'runs': {}}
+  loaded = _read(args, report)
+  size = next(iter(loaded.values())).description['size']['batch']
+  with np.load(args.text) as arrays:
+    train, held_out = (list(batches(arrays, one, size)) for one in _SPLITS)
+  trainings = _started(loaded, args, report)
+  _take_turns(trainings, train, held_out[: args.validation], args, report)
+  report.save()
+  print(table(report.results), f'{report.elapsed:.0f} s', flush=True)
+  if args.keep:
+    _keep(trainings, args.keep, args.out)
+  return report.results
+
+
+def _read(
+  args: argparse.Namespace, report: Report
+) -> dict[str, programs.Program]:
   loaded = {}
   for name in args.names:
     with report.part('runs', name):
       loaded[name] = programs.Program.read(args.programs, name)
+  return loaded
+
+
+def _started(
+  loaded: Mapping[str, programs.Program],
+  args: argparse.Namespace,
+  report: Report,
+) -> dict[str, Training]:
+  """Compiles the programs and draws their variables."""
+  device = jax.devices()[0]
+  report.results['device'] = device.device_kind
   compiled = programs.compile_all(loaded, device, args.compile_seconds)
   print(f'compiled {len(compiled)} in {report.elapsed:.0f} s', flush=True)
-  runs = {}
+  trainings = {}
   for name, step in compiled.items():
     with report.part('runs', name) as found:
       if isinstance(step, Exception):
         raise step
-      runs[name] = Run(loaded[name], step, device, args.seed)
+      trainings[name] = Training(loaded[name], step, device, args.seed)
       found.update(losses=[], validation=[], seconds=0.0, turns=[])
-  size = next(iter(loaded.values())).description['size']['batch']
-  with np.load(args.text) as arrays:
-    train, held_out = (list(batches(arrays, one, size)) for one in _SPLITS)
-  held_out = held_out[: args.validation]
-  with report.part('runs'):
-    for name, run in runs.items():
-      report.results['runs'][name]['validation'] = [[0, run.evaluate(held_out)]]
+  return trainings
+
+
+def _take_turns(
+  trainings: dict[str, Training],
+  train: Sequence[Batch],
+  held_out: Sequence[Batch],
+  args: argparse.Namespace,
+  report: Report,
+) -> None:
+  """Trains until the time or the steps are over; drops what fails."""
+  for name, training in trainings.items():
+    with report.part('runs', name) as found:
+      _evaluate(training, found, held_out)
   longest = 0.0  # of a turn
   for start in range(0, args.max_steps, args.every):
     began = time.monotonic()
     if report.left < longest:
       break
     turn = [train[i % len(train)] for i in range(start, start + args.every)]
-    for name in [*runs]:
+    for name in [*trainings]:
       with report.part('runs', name) as found:
-        _train(runs[name], found, turn, held_out)
+        _train(trainings[name], found, turn)
+        _evaluate(trainings[name], found, held_out)
         print(f'{name:18}', *found['validation'][-1], flush=True)
       if 'error' in report.results['runs'][name]:
-        del runs[name]
+        del trainings[name]
     longest = max(longest, time.monotonic() - began)
-  report.save()
-  print(table(report.results), f'{report.elapsed:.0f} s', flush=True)
-  if args.keep:
-    for name, run in runs.items():
-      kept = {
-        key: value.astype(np.float16)
-        for key, value in run.variables(args.keep).items()
-      }
-      if kept:
-        np.savez(args.out.with_name(f'{name}.npz'), **kept)
-  return report.results
+
+
+def _keep(
+  trainings: Mapping[str, Training], pattern: str, beside: pathlib.Path
+) -> None:
+  """Writes variables of each training."""
+  for name, training in trainings.items():
+    kept = {
+      key: value.astype(np.float16)
+      for key, value in training.variables(pattern).items()
+    }
+    if kept:
+      np.savez(beside.with_name(f'{name}.npz'), **kept)
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
