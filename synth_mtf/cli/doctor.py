@@ -58,7 +58,7 @@ def _findings() -> Iterator[Finding]:
   yield from accelerators.chips()
   yield from accelerators.jax_devices()
   try:
-    tpu_runtime.check_import()
+    tpu_runtime.prepare_import()
   except UserError as error:
     yield Finding('FAULT', str(error))
     return

@@ -48,7 +48,7 @@ def prepare_host() -> None:
   Raises:
     UserError: importing TensorFlow would abort the process.
   """
-  tpu_runtime.check_import()
+  tpu_runtime.prepare_import()
   # What TensorFlow's C++ code logs while it is imported is not about a run.
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
   warnings.filterwarnings('ignore', 'pkg_resources is deprecated')

@@ -82,8 +82,16 @@ class Chips(NamedTuple):
     return self.generation in _WITH_STREAM_EXECUTOR
 
 
-def check_import() -> None:
-  """Refuses a libtpu with which `import tensorflow` would abort the process."""
+def prepare_import() -> None:
+  """Prepares `import tensorflow` where TensorFlow was built for TPUs.
+
+  Without a TPU, libtpu would ask the metadata server of Google's cloud for it,
+  for minutes: the import then does not.
+
+  Raises:
+    UserError: libtpu lacks a function, so that the import would abort the
+      process.
+  """
   if 'tensorflow' in sys.modules or os.environ.get('TPU_LOAD_LIBRARY') == '0':
     return
   library = libtpu()
@@ -97,6 +105,8 @@ def check_import() -> None:
       f'tensorflow` would abort. Install one that has it: {_LIBTPU}. To work '
       'without the TPU, set the environment variable TPU_LOAD_LIBRARY=0.'
     )
+  if not _device_files('/'):
+    os.environ.setdefault('TPU_SKIP_MDS_QUERY', '1')
 
 
 def package() -> str | None:
@@ -124,20 +134,22 @@ def are_mixed() -> bool:
 def libtpu() -> pathlib.Path | None:
   """Returns the library that TensorFlow and JAX load; None without any."""
   given = os.environ.get('TPU_LIBRARY_PATH')
-  if given:
-    path = pathlib.Path(given)
-  else:
-    spec = importlib.util.find_spec('libtpu')
-    folders = spec.submodule_search_locations if spec else None
-    # Google's images of TensorFlow have it elsewhere.
-    path = pathlib.Path(folders[0] if folders else '/lib', 'libtpu.so')
+  path = pathlib.Path(given) if given else _installed_libtpu()
   return path if path.is_file() else None
+
+
+def _installed_libtpu() -> pathlib.Path:
+  """Returns where the library of the package libtpu is, or would be."""
+  spec = importlib.util.find_spec('libtpu')
+  folders = spec.submodule_search_locations if spec else None
+  # Google's images of TensorFlow have it elsewhere.
+  return pathlib.Path(folders[0] if folders else '/lib', 'libtpu.so')
 
 
 def described_libtpu(library: pathlib.Path) -> str:
   """Returns the version of a libtpu if it is the installed package's."""
   version = _version('libtpu')
-  if version and not os.environ.get('TPU_LIBRARY_PATH'):
+  if version and library == _installed_libtpu():
     return f'libtpu {version}'
   return str(library)
 
@@ -168,11 +180,7 @@ def chips(root: str = '/') -> Chips | None:
   Args:
     root: where /sys and /dev are.
   """
-  files = [
-    *pathlib.Path(root).glob('dev/accel[0-9]*'),
-    *pathlib.Path(root).glob('dev/vfio/[0-9]*'),
-  ]
-  devices = sorted(f'/{path.relative_to(root)}' for path in files)
+  devices = _device_files(root)
   generations = []
   for device in pathlib.Path(root).glob('sys/bus/pci/devices/*'):
     if _read(device / 'vendor') == _GOOGLE:
@@ -184,6 +192,15 @@ def chips(root: str = '/') -> Chips | None:
   given = os.environ.get('TPU_ACCELERATOR_TYPE', '')
   generation = _ACCELERATOR_TYPES.get(given.partition('-')[0].lower())
   return Chips(generation, 0, devices) if generation else None
+
+
+def _device_files(root: str) -> list[str]:
+  """Returns the files through which programs reach the chips."""
+  files = [
+    *pathlib.Path(root).glob('dev/accel[0-9]*'),
+    *pathlib.Path(root).glob('dev/vfio/[0-9]*'),
+  ]
+  return sorted(f'/{path.relative_to(root)}' for path in files)
 
 
 def lock_holder(path: str = LOCK) -> int | None:

@@ -29,6 +29,14 @@ def doctor(data_dir, vocabulary='bytes'):
   return run('doctor', *words)[:2]
 
 
+def jax_install(kind):
+  """Returns what `doctor` says of JAX's support."""
+  command = tpu_runtime.jax_install(kind)
+  if tpu_runtime.package() != 'tensorflow-tpu':
+    return command
+  return f'in another environment, as this libtpu is for TensorFlow, {command}'
+
+
 def cells(report, name):
   return [line.split() for line in report.splitlines() if line.startswith(name)]
 
@@ -40,11 +48,12 @@ def test_a_healthy_machine(some_data, monkeypatch):
   assert 'FAULT' not in report
   assert report.endswith('No faults.\n')
   assert f'ok     Python {sys.version_info.major}.' in report
-  assert f'ok     tensorflow {tf.__version__}, tensorflow-estimator ' in report
+  package = f'{tpu_runtime.package()} {tf.__version__}'
+  assert f'ok     {package}, tensorflow-estimator ' in report
   assert 'mesh-tensorflow 0.1.21' in report
   assert 'TensorFlow sees: 1 CPU' in report
   assert f'ok     JAX {JAX} finds: 1 cpu (cpu)\n' in report
-  assert 'TPU' not in report  # this machine has none
+  assert 'TPU v' not in report  # this machine has none
   assert 'ok     vocabulary bytes: ' in report
   assert f'ok     data folder {some_data}: files of ' in report
 
@@ -87,7 +96,7 @@ def test_a_gpu_that_tensorflow_does_not_see(monkeypatch, tmp_path):
   assert 'note   there is an NVIDIA driver, but TensorFlow sees no ' in report
   assert "pip install 'tensorflow[and-cuda]==2.20.0'\n" in report
   assert f'note   JAX {JAX} finds no gpu: ' in report
-  assert f'for --device=gpu: pip install "jax[cuda12]=={JAX}"\n' in report
+  assert f'for --device=gpu: {jax_install("cuda12")}\n' in report
 
 
 @pytest.mark.slow  # a process of its own
@@ -139,7 +148,7 @@ class TestATpuVm:
       '--tpu=local (TensorFlow)\n'
     ) in report
     assert f'note   JAX {JAX} finds no tpu: ' in report
-    assert f'for --device=tpu: {tpu_runtime.jax_install("tpu")}\n' in report
+    assert f'for --device=tpu: {jax_install("tpu")}\n' in report
     if tpu_runtime.package() == 'tensorflow':
       assert (
         f'note   TensorFlow {tf.__version__} was built without a TPU runtime\n'
@@ -193,6 +202,8 @@ class TestPackagesOfTensorFlow:
   @pytest.fixture(autouse=True)
   def _alone(self, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, 'path', [str(tmp_path)])
+    monkeypatch.delenv('TPU_LIBRARY_PATH', raising=False)  # set by JAX
+    monkeypatch.delitem(sys.modules, 'libtpu', raising=False)
 
   def test_both(self, tmp_path):
     made_packages.install(tmp_path, 'tensorflow-tpu')

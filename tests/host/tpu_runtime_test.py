@@ -18,6 +18,8 @@ def packages(tmp_path, monkeypatch):
   """The folder of all installed packages; TensorFlow is not imported yet."""
   for name in ('TPU_LOAD_LIBRARY', 'TPU_LIBRARY_PATH', 'TPU_ACCELERATOR_TYPE'):
     monkeypatch.delenv(name, raising=False)
+  monkeypatch.setenv('TPU_SKIP_MDS_QUERY', '')
+  monkeypatch.delenv('TPU_SKIP_MDS_QUERY')  # restored after the test
   monkeypatch.delitem(sys.modules, 'tensorflow')
   monkeypatch.delitem(sys.modules, 'libtpu', raising=False)
   monkeypatch.setattr(sys, 'path', [str(tmp_path)])
@@ -50,14 +52,14 @@ def test_a_libtpu_that_would_abort_the_import(
   made_packages.install(packages, 'tensorflow-tpu')
   made_packages.install_libtpu(packages, version, functions)
   if not lacks:
-    tpu_runtime.check_import()
+    tpu_runtime.prepare_import()
     return
   with pytest.raises(
     UserError,
     match=rf'^libtpu {version} lacks {lacks}.*TensorFlow 2\.20\.0.*pip install '
     r'libtpu==0\.0\.21\. .*TPU_LOAD_LIBRARY=0\.$',
   ):
-    tpu_runtime.check_import()
+    tpu_runtime.prepare_import()
 
 
 class TestAnImportThatDoesNotAbort:
@@ -67,23 +69,23 @@ class TestAnImportThatDoesNotAbort:
 
   def test_without_a_tpu_runtime(self, packages):
     made_packages.install(packages, 'tensorflow')
-    tpu_runtime.check_import()
+    tpu_runtime.prepare_import()
 
   def test_that_was_overwritten(self, packages):
     made_packages.install(packages, 'tensorflow-tpu')
     made_packages.install(packages, 'tensorflow')
     assert tpu_runtime.are_mixed()
     assert tpu_runtime.package() == 'tensorflow'
-    tpu_runtime.check_import()
+    tpu_runtime.prepare_import()
     made_packages.install(packages, 'tensorflow-tpu')
     assert tpu_runtime.package() == 'tensorflow-tpu'
     with pytest.raises(UserError, match='would abort'):
-      tpu_runtime.check_import()
+      tpu_runtime.prepare_import()
 
   def test_that_does_not_load_libtpu(self, packages, monkeypatch):
     made_packages.install(packages, 'tensorflow-tpu')
     monkeypatch.setenv('TPU_LOAD_LIBRARY', '0')
-    tpu_runtime.check_import()
+    tpu_runtime.prepare_import()
 
   def test_that_loads_another_libtpu(self, packages, monkeypatch):
     made_packages.install(packages, 'tensorflow-tpu')
@@ -91,15 +93,27 @@ class TestAnImportThatDoesNotAbort:
       packages / 'other', '0.0.21', made_packages.FUNCTIONS
     )
     monkeypatch.setenv('TPU_LIBRARY_PATH', str(other))
-    tpu_runtime.check_import()
+    tpu_runtime.prepare_import()
+    assert tpu_runtime.described_libtpu(other) == str(other)
     other.write_bytes(b'\0')
     with pytest.raises(UserError, match=f'^{other} lacks '):
-      tpu_runtime.check_import()
+      tpu_runtime.prepare_import()
+
+  @pytest.mark.parametrize('files', [[], ['/dev/accel0']])
+  def test_without_a_tpu_asks_no_metadata_server(
+    self, packages, monkeypatch, files
+  ):
+    made_packages.install(packages, 'tensorflow-tpu')
+    made_packages.install_libtpu(packages, '0.0.21', made_packages.FUNCTIONS)
+    monkeypatch.setattr(tpu_runtime, '_device_files', lambda root: files)
+    tpu_runtime.prepare_import()
+    expected = None if files else '1'
+    assert os.environ.get('TPU_SKIP_MDS_QUERY') == expected
 
   def test_that_has_happened(self, packages, monkeypatch):
     made_packages.install(packages, 'tensorflow-tpu')
     monkeypatch.setitem(sys.modules, 'tensorflow', pytest)
-    tpu_runtime.check_import()
+    tpu_runtime.prepare_import()
 
 
 def test_nothing_is_installed(packages):
