@@ -1,5 +1,10 @@
 """T5's own command on JAX's devices, chosen in gin."""
 
+import os
+import socket
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -86,6 +91,58 @@ def test_the_stock_command_computes_on_devices(words, stock, tmp_path):
   assert (folder / 'model.ckpt-8.index').exists()
   on_devices = evaluate(stock, words, folder, *DEVICES)
   assert on_devices == pytest.approx(evaluate(stock, words, folder), rel=1e-5)
+
+
+@pytest.mark.slow
+@t5_main.STOCK[0]
+@t5_main.STOCK[1]
+def test_the_stock_command_on_two_hosts(words, tmp_path):
+  """The environment names the hosts, which are processes of this machine."""
+  folder, one = tmp_path / 'two', tmp_path / 'one'
+  no_dropout = '--gin_param=dropout_rate = 0.0'
+  ours = ('--data_dir=', '--vocabulary=')
+  given = words(folder, no_dropout, *DEVICES, steps=3)
+  line = [word for word in given if not word.startswith(ours)]
+  (data,) = (w.partition('=')[2] for w in given if w.startswith('--data_dir='))
+  with socket.socket() as listening:
+    listening.bind(('127.0.0.1', 0))
+    port = listening.getsockname()[1]
+  hosts = [
+    subprocess.Popen(
+      [
+        *(sys.executable, '-m', 't5.models.mesh_transformer_main'),
+        *(*t5_main.IMPORTS, *line),
+        "--gin_param=utils.run.mesh_shape = 'batch:2'",
+      ],
+      env={
+        **os.environ,
+        'PYTHONHASHSEED': '0',
+        'SYNTH_MTF_DATA_DIR': data,
+        'SYNTH_MTF_VOCABULARY': 'bytes',
+        'JAX_COORDINATOR_ADDRESS': f'localhost:{port}',
+        'JAX_NUM_PROCESSES': '2',
+        'JAX_PROCESS_ID': str(number),
+      },
+      stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT,
+      text=True,
+    )
+    for number in range(2)
+  ]
+  for host in hosts:
+    output, _ = host.communicate(timeout=600)
+    assert not host.returncode, output
+  t5_main.synth_mtf_transformer(
+    *words(one, no_dropout, '--device=cpu', steps=3)
+  )
+  found, expected = (
+    tf.train.load_checkpoint(f'{path}/model.ckpt-3') for path in (folder, one)
+  )
+  for name in expected.get_variable_to_shape_map():
+    value = expected.get_tensor(name)
+    # Single weights whose gradient is nearly 0 move by the sign of rounding.
+    difference = np.abs(found.get_tensor(name) - value).mean()
+    assert difference <= 1e-6 * np.abs(value).max(), name
 
 
 @pytest.mark.slow
