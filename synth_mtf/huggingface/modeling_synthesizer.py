@@ -571,7 +571,7 @@ class SyntheticAttention(nn.Module):
       if hasattr(self, 'relative_attention_bias'):
         position_bias = self.bias_by_distance(len(rows), keys.shape[2])
       y = self.fused_average(q, keys, dropped, tokens, position_bias)
-      return self.o(y.transpose(1, 2).flatten(2)), position_bias, None
+      return self.o(self.merge(y)), position_bias, None
 
     columns = torch.arange(values.shape[2], device=x.device)
     ahead = columns - rows[:, None]
@@ -601,7 +601,7 @@ class SyntheticAttention(nn.Module):
     weights = None
     if wants_weights:
       weights = attention_weights(query, keys, logits, tokens)
-    return self.o(y.transpose(1, 2).flatten(2)), position_bias, weights
+    return self.o(self.merge(y)), position_bias, weights
 
   def fused_average(
     self, q: Tensor, keys: Tensor, values: Tensor, tokens: Any, bias: Any
@@ -646,6 +646,16 @@ class SyntheticAttention(nn.Module):
   def split(self, x: Tensor) -> Tensor:
     """[batch, length, heads d_kv] -> [batch, heads, length, d_kv]."""
     return x.unflatten(-1, (self.heads, self.d_kv)).transpose(1, 2)
+
+  def merge(self, y: Tensor) -> Tensor:
+    """[batch, heads, length, d_kv] -> [batch, length, heads d_kv].
+
+    Always a copy: a view depends on the layout of y, which the exporter to ONNX
+    changes.
+    """
+    return torch.clone(
+      y.transpose(1, 2), memory_format=torch.contiguous_format
+    ).flatten(2)
 
   def rows(self, x: Tensor, cache: Any, cache_position: Any) -> Tensor:
     """Returns the positions of the queries, which follow those in the cache."""
