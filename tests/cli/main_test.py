@@ -57,6 +57,7 @@ def test_help_of_transformer_lists_the_flags_of_t5_and_ours():
     ('demo --eval_examples some', '1 or more'),
     ('demo --pretrain_steps -1', '1 or more'),
     ('demo --seeds 0 -1', '0 or more'),
+    ('vocabulary --size=-4 --out=v', "'-4': expected a number, 1 or more"),
     ('cost --model_parallelism=0', "'0': expected a number, 1 or more"),
   ],
 )
@@ -76,7 +77,6 @@ def test_words_are_not_guessed_and_numbers_are_in_range(words, message, capsys):
     ('doctor --data_dir=nosuch', 'data folder nosuch does not exist'),
     ('demo --data_dir=nosuch', 'data folder nosuch does not exist'),
     ('vocabulary --data_dir=nosuch --out=v', 'data folder nosuch does not'),
-    ('vocabulary --size=-4 --out=v', "'-4': expected a number, 1 or more"),
     ('tasks --task_file=a.yaml', 'task file a.yaml does not exist'),
     ('transformer --task_file=a.yaml', 'task file a.yaml does not exist'),
     ('transformer --data_dir=nosuch', 'data folder nosuch does not exist'),
@@ -98,6 +98,7 @@ def test_words_are_not_guessed_and_numbers_are_in_range(words, message, capsys):
     ('demo --mixture=synth_en_mx', "did you mean 'synth_en_mix'"),
     ('report {runs}/rv_mx', "did you mean 'rv_mix'?"),
     ('checkpoint inspect no.ckpt-7', 'no.ckpt-7 does not exist'),
+    ('plot {runs} --figures=curve', "no figure 'curve'; did you mean 'curves'"),
     ('plot {runs} --out=', '--out is empty: give the path to write to'),
     ('cost --size=tny', "did you mean 'sizes/tiny.gin'"),
     ('demo --variants vanila', "did you mean 'variants/vanilla.gin'"),
