@@ -71,8 +71,8 @@ def vocabulary_file(name: str) -> str:
   path = os.path.expanduser(name)
   if name not in ('', 'bytes') and not _may_exist(path):
     raise UserError(
-      f'vocabulary {path!r} does not exist; expected the path of a .model file, '
-      "which `synth-mtf vocabulary` makes, or 'bytes'"
+      f'vocabulary {path!r} does not exist; expected the path of a .model '
+      "file, which `synth-mtf vocabulary` makes, or 'bytes'"
     )
   return name
 

@@ -89,9 +89,10 @@ def test_age_is_shown_while_output_is_kept(monkeypatch, capfd):
     shown.append(capfd.readouterr().out)
     return '  0 s\n' in ''.join(shown)
 
-  console = Console(open(1, 'w', closefd=False))
-  with console.task('load'), output.kept():
-    _wait_for(has_age)
+  with open(1, 'w', closefd=False) as stdout:
+    console = Console(stdout)
+    with console.task('load'), output.kept():
+      _wait_for(has_age)
   assert ''.join(shown).startswith('load  ...\nload  ...  0 s\n')
 
 
