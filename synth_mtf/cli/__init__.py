@@ -116,7 +116,7 @@ def _run(words: Sequence[str]) -> int:
     if args.command not in _SELF_LOADING:
       data.use(args)
       args.check(args)
-      process.load_quietly()
+      process.load()
     return args.run(args) or 0
   except (UserError, RunFailed, OSError) as error:
     output.end_wait()

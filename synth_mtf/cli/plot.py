@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> None:
   attentions: list[Any] = [file.read(name) for name in files]
   missing: list[str] = []
   if attention.names_text(args):
-    process.load_quietly()
+    process.load()
     computed, missing = attention.look_at_each(args, read, args.steps)
     attentions += computed
   elif args.steps != ['last']:

@@ -50,7 +50,8 @@ class Console:
       self._tick = 1.0
     else:
       self._clear = ''
-      self._interval = self._tick = _interval()
+      self._interval = _interval()
+      self._tick = max(self._interval, 0.1)
     self._title = ''
     self._last_shown = 0.0
 
