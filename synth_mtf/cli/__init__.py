@@ -116,12 +116,14 @@ def _run(words: Sequence[str]) -> int:
     if args.command not in _SELF_LOADING:
       data.use(args)
       args.check(args)
-      process.load_quietly()
+      process.load()
     return args.run(args) or 0
   except (UserError, RunFailed, OSError) as error:
+    output.end_wait()
     print(f'synth-mtf: error: {error}', file=sys.stderr)
     return 2 if isinstance(error, UserError) else 1
   except KeyboardInterrupt:
+    output.end_wait()
     print('synth-mtf: interrupted', file=sys.stderr)
     return 130
 

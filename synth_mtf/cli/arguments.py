@@ -66,6 +66,17 @@ def data_folder(path: str) -> str:
   return path
 
 
+def vocabulary_file(name: str) -> str:
+  """Checks that a SentencePiece model exists; `bytes` is no file."""
+  path = os.path.expanduser(name)
+  if name not in ('', 'bytes') and not _may_exist(path):
+    raise UserError(
+      f'vocabulary {path!r} does not exist; expected the path of a .model '
+      "file, which `synth-mtf vocabulary` makes, or 'bytes'"
+    )
+  return name
+
+
 def task_files(setting: str) -> str:
   """Checks that files that define tasks exist; commas separate them."""
   for name in setting.split(','):
@@ -82,16 +93,21 @@ def check_flags_of_t5(words: Sequence[str]) -> None:
   """
   parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
   parser.add_argument('--data_dir', type=data_folder)
+  parser.add_argument('--vocabulary', type=vocabulary_file)
   parser.add_argument('--task_file', type=task_files)
   parser.add_argument('--gin_file', action='append', default=[])
   parser.add_argument('--gin_location_prefix', action='append', default=[])
   flags, _ = parser.parse_known_args(words)
-  # Where T5's main looks for gin files, in this order.
-  folders = [*flags.gin_location_prefix, '', paths.gin_path()]
+  check_gin_files(flags.gin_file, flags.gin_location_prefix)
+
+
+def check_gin_files(files: Sequence[str], prefixes: Sequence[str] = ()) -> None:
+  """Checks that gin files exist where T5's main looks for them."""
+  folders = [*prefixes, '', paths.gin_path()]  # in this order
   t5 = importlib.util.find_spec('t5')
   if t5 and t5.submodule_search_locations:
     folders.append(os.path.join(*t5.submodule_search_locations, 'models/gin'))
-  for file in flags.gin_file:
+  for file in files:
     candidates = [os.path.join(folder, file) for folder in folders]
     if not any(_may_exist(candidate) for candidate in candidates):
       raise UserError(paths.missing_gin_file(file, folders))

@@ -89,14 +89,14 @@ def run(args: argparse.Namespace) -> None:
 
   atomic.check_replaceable(args.out, file.MARK)
   opening.import_modules(args.module_import)
-  (attention,) = computation.look(
-    args.folder, [args.step], functools.partial(chosen, args), args.vocabulary
-  )
+  with output.kept():  # a session of TensorFlow 2.20 writes to stderr
+    (attention,) = computation.look(
+      args.folder, [args.step], functools.partial(chosen, args), args.vocabulary
+    )
   file.write(args.out, attention)
-  print(
-    f'{attention.label}, step {attention.step}, {attention.examples} examples: '
-    f'{args.out}'
-  )
+  number = attention.examples
+  examples = '1 example' if number == 1 else f'{number} examples'
+  print(f'{attention.label}, step {attention.step}, {examples}: {args.out}')
 
 
 def names_text(args: argparse.Namespace) -> bool:
@@ -115,9 +115,10 @@ def look_at_each(
   attentions, missing = [], []
   for run in runs:
     try:
-      attentions += computation.look(
-        run.name, steps, functools.partial(chosen, args), args.vocabulary
-      )
+      with output.kept():  # a session of TensorFlow 2.20 writes to stderr
+        attentions += computation.look(
+          run.name, steps, functools.partial(chosen, args), args.vocabulary
+        )
     except UserError as error:
       missing.append(f'No attention of {run.label}, {run.name}: {error}')
   return attentions, missing

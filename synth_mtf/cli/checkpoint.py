@@ -132,7 +132,7 @@ def run(args: argparse.Namespace) -> None:
     loading.for_paths([args.path])
     _inspect(args)
     return
-  process.load_quietly()
+  process.load()
   from synth_mtf.host import patches
 
   separate_gin = patches.separate_gin()

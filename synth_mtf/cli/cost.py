@@ -165,7 +165,7 @@ def _bindings(args: argparse.Namespace) -> list[str]:
 
 def _print_fit(args: argparse.Namespace) -> None:
   """Prints the memory that a training step takes on each core, by variant."""
-  process.load_quietly()
+  process.load()
   from synth_mtf.pjrt import devices, fitting, tpu_compiler
 
   name = _ALIASES.get(args.device, args.device)

@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   parser.add_argument(
     '--vocabulary',
+    type=arguments.vocabulary_file,
     metavar='MODEL',
     help="a SentencePiece .model, or 'bytes' (default: that of the run or "
     '$SYNTH_MTF_VOCABULARY)',

@@ -96,6 +96,10 @@ def _number_or_all(word: str) -> int | None:
 def run(args: argparse.Namespace) -> int:
   """Runs the demo."""
   data.use(args)
+  given = vars(args)
+  arguments.check_gin_files(given.get('gin_file', []))
+  if 'mixture' in given:
+    data.check_names([given['mixture']])
   console = output.Console(sys.stdout)
   configuration = _configuration(args)
   data_dir = configuration.data_dir

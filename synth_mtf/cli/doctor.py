@@ -63,7 +63,7 @@ def _findings() -> Iterator[Finding]:
     yield Finding('FAULT', str(error))
     return
   try:
-    process.load_quietly()
+    process.load()
     with output.kept():
       main.prepare()
   except Exception as error:  # mismatched versions raise anything

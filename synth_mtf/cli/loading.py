@@ -10,7 +10,7 @@ from synth_mtf.run import process
 def for_paths(paths: Sequence[str]) -> None:
   """Loads the plugin if TensorFlow has to read one of the paths."""
   if any(map(filesystem.is_bucket, paths)):
-    process.load_quietly()
+    process.load()
 
 
 def runs(folders: Sequence[str]) -> list[Any]:
@@ -23,5 +23,5 @@ def runs(folders: Sequence[str]) -> list[Any]:
   for_paths(folders)
   read = runs.read(*folders)
   if not all(run.is_known for run in read):
-    process.load_quietly()
+    process.load()
   return read

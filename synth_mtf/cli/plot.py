@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add('--out', metavar='FOLDER', default='figures', help='where to write')
   add(
     '--figures',
-    type=lambda text: text.split(','),
+    type=figures,
     help=f'some of {",".join(_OF_RUNS + _OF_ATTENTION)}; default: all for '
     'which there is data (for attention: a text, or a file)',
   )
@@ -55,6 +55,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   attention.add_text_arguments(parser)
 
 
+def figures(text: str) -> list[str]:
+  """Parses comma-separated names of figures."""
+  known = (*_OF_RUNS, *_OF_ATTENTION)
+  names = text.split(',')
+  for name in names:
+    if name not in known:
+      raise UserError(f'there is no figure {name!r}{nearest(name, known)}')
+  return names
+
+
 def numbers(text: str) -> list[int]:
   """Parses comma-separated numbers."""
   return [int(number) for number in text.split(',')]
@@ -72,7 +82,7 @@ def run(args: argparse.Namespace) -> None:
   attentions: list[Any] = [file.read(name) for name in files]
   missing: list[str] = []
   if attention.names_text(args):
-    process.load_quietly()
+    process.load()
     computed, missing = attention.look_at_each(args, read, args.steps)
     attentions += computed
   elif args.steps != ['last']:
@@ -100,12 +110,10 @@ def run(args: argparse.Namespace) -> None:
 def _check(
   name: str, sources: Mapping[str, Sequence[Any]], missing: Sequence[str]
 ) -> None:
-  """Raises a UserError for an unknown figure, or one without data.
+  """Raises a UserError for a figure without data.
 
   `missing` says which attention is missing, and why.
   """
-  if name not in sources:
-    raise UserError(f'there is no figure {name!r}{nearest(name, sources)}')
   if not sources[name]:
     what = (
       f'--figures {name}: {", ".join(_OF_RUNS)} need a run; '

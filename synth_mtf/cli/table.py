@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
 
   runs = loading.runs(args.runs)
   if args.layout == 'speed':  # it counts products in the graph of each model
-    process.load_quietly()
+    process.load()
   table = tables.make(runs, args.layout, args.checkpoint)
   if args.paper and table.is_generated:
     raise UserError(

@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     return answer['status']
   if args.name:
     data.check_names([args.name])
-  process.load_quietly()
+  process.load()
   printed = io.StringIO()
   with contextlib.redirect_stdout(_Both(sys.stdout, printed)):
     status = print_tasks(args.name, args.gin_param)
@@ -277,13 +277,15 @@ def _print_examples(task: Any, split: str, most: int) -> None:
     _ = feature.vocabulary.vocab_size  # else an error would come from the graph
   print(f'\n{task.name}, {split}')
   lengths = dict.fromkeys(task.output_features, _LENGTH)
-  with tf.Graph().as_default():  # as T5 builds its input
+  # As T5 builds its input. A session of TensorFlow 2.20 writes to stderr.
+  with tf.Graph().as_default(), output.kept():
     dataset = task.get_dataset(lengths, split, shuffle=False, seed=0)
-    for example in tfds.as_numpy(dataset.take(most)):
-      for name, feature in task.output_features.items():
-        if name in example:
-          print(f'  {name + ":":8} {_text(feature.vocabulary, example[name])}')
-      print()
+    examples = list(tfds.as_numpy(dataset.take(most)))
+  for example in examples:
+    for name, feature in task.output_features.items():
+      if name in example:
+        print(f'  {name + ":":8} {_text(feature.vocabulary, example[name])}')
+    print()
 
 
 def _text(vocabulary: Any, tokens: Any) -> str:

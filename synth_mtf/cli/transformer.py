@@ -44,14 +44,45 @@ def _check_flags(words: Sequence[str]) -> None:
       '`synth-mtf transformer --help` lists all flags.'
     )
   known = (shipped.text('flags') or '').split()
+  booleans = {
+    form
+    for name in known
+    if f'no{name}' in known
+    for form in (name, f'no{name}')
+  }
+  is_value = False  # whether a word is that of the flag before it
   for word in words:
-    name = word.removeprefix('--').partition('=')[0]
-    is_flag = word.startswith('--') and name
-    if is_flag and name not in (*known, *_FLAGS_OF_ABSL):
-      similar = nearest(name, known)
-      # T5's main checks all others; modules may define some.
-      if similar and not any('module_import' in other for other in words):
-        raise UserError(f'there is no flag --{name}{similar}')
+    name, equals, _ = word.lstrip('-').partition('=')
+    if word.startswith('-'):
+      _check_flag(name, known, words)
+      is_value = not equals and name not in booleans
+    elif is_value:
+      is_value = False
+    else:
+      raise UserError(_without_flag(word))
+
+
+def _check_flag(name: str, known: Sequence[str], words: Sequence[str]) -> None:
+  """Refuses a name that is nearly that of a flag.
+
+  T5's main checks all others; modules may define some.
+  """
+  if not name or name in (*known, *_FLAGS_OF_ABSL):
+    return
+  similar = nearest(name, known)
+  if similar and not any('module_import' in word for word in words):
+    raise UserError(f'there is no flag --{name}{similar}')
+
+
+def _without_flag(word: str) -> str:
+  """Explains a word that T5's main would ignore."""
+  message = f'{word!r} belongs to no flag'
+  if word.endswith('.gin'):
+    return f'{message}: give each gin file its own, --gin_file={word}'
+  return (
+    f'{message}; quote a value that has spaces, such as '
+    '--gin_param="utils.run.train_steps = 1000"'
+  )
 
 
 def flag_names() -> str:

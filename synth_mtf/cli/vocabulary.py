@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   parser.add_argument(
     '--size',
-    type=int,
+    type=arguments.at_least(1),
     default=32_000,
     help="pieces, without T5's 100 sentinels (default: T5's 32000); fewer if "
     'the text has no more',

@@ -184,8 +184,13 @@ def _draw_curves(
   for number, (stage, step) in enumerate(starts.items()):
     is_later = number > 0
     panel.axvline(step, color='0.6', linestyle=':', visible=is_later)
-    panel.annotate(
-      stage, (step, 1), xycoords=('data', 'axes fraction'), va='top', size=6
+    panel.annotate(  # below the curves, which begin at their highest
+      stage,
+      (step, 0.03),
+      (2, 0),
+      xycoords=('data', 'axes fraction'),
+      textcoords='offset points',
+      size=6,
     )
   is_loss = name.endswith((_TRAINING_LOSS, _HOST_LOSS, _LOG_PERPLEXITY))
   if is_loss and 0 < 10 * points.value.min() <= points.value.max():

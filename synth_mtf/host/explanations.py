@@ -23,6 +23,13 @@ from synth_mtf.host import tpu_runtime
 # names Python objects, in one line per level of the call.
 _GIN_LOCATION = re.compile(r'\n  In (?:file ".*",|bindings string).*', re.S)
 _GIN_CALL = re.compile(r"\n\s+In call to configurable '\w+'[^\n]*")
+# How gin reports a word that is not a literal, and how we do.
+_GIN_VALUE = re.compile(
+  r"malformed node or string[^\n]*\n\s*Failed to parse token ('[^\n]*?')(?= \()"
+)
+_NOT_A_VALUE = (
+  r'\1 is not a value: quote text, begin a function with @ or a macro with %'
+)
 _GRAPH = 'Graph execution error:'
 # What precedes the message of a graph's operation: where it was defined, the
 # number of errors, and the host it ran on if that is not the session's own, ...
@@ -105,7 +112,7 @@ def _explain(error: BaseException) -> str | None:
   if isinstance(error, SyntaxError) and str(error.filename).endswith('.py'):
     return f'Python syntax: {error.filename}:{error.lineno}: {error.msg}'
   if isinstance(error, (SyntaxError, tokenize.TokenError)):
-    return f'gin syntax: {error}'
+    return f'gin syntax: {_GIN_VALUE.sub(_NOT_A_VALUE, str(error))}'
   if isinstance(error, UnicodeDecodeError):
     file = _gin_file_being_read(error)
     if file:

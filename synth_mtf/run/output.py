@@ -1,7 +1,8 @@
 """Shows progress on the console, and sends all other output to a log.
 
 A terminal shows one line that is rewritten in place. A pipe or a file gets a
-plain line every `SYNTH_MTF_PROGRESS_SECONDS` seconds (default: 10).
+plain line every `SYNTH_MTF_PROGRESS_SECONDS` seconds (default: 10). A text that
+ends in '...' is followed by the seconds for which it has been true.
 TensorFlow also writes from C++, so file descriptors are redirected to the log.
 """
 
@@ -12,8 +13,9 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
 from synth_mtf.errors import UserError
@@ -45,9 +47,11 @@ class Console:
     if self._stream.isatty() and not is_dumb:
       self._clear = _CLEAR  # before each line, which replaces the last
       self._interval = 0.2
+      self._tick = 1.0
     else:
       self._clear = ''
       self._interval = _interval()
+      self._tick = max(self._interval, 0.1)
     self._title = ''
     self._last_shown = 0.0
 
@@ -70,14 +74,35 @@ class Console:
       return False
     self._last_shown = time.monotonic()
     text = f'{self._title}  {text}'
+    self._show(text)
+    if text.endswith('...'):
+      self._wait(text)
+    return True
+
+  def _show(self, text: str) -> None:
+    """Writes a text that a terminal rewrites."""
+    end_wait()
+    self._stream.write(self._shown(text))
+    self._stream.flush()
+
+  def _shown(self, text: str) -> Escaped:
+    """Returns what shows a text that a terminal rewrites."""
     if not self._clear:
-      self.line(text)
-      return True
+      return escaped(f'{text}\n')
     columns = self._columns()
     if len(text) >= columns:  # some terminals wrap a full line
       text = f'{text[: columns - 2]}\u2026'
-    self._write(text)
-    return True
+    return Escaped(self._clear + escaped(text))
+
+  def _wait(self, text: str) -> None:
+    """Repeats a text with its age, until a console writes something else."""
+    try:  # a copy, as the stream may be redirected meanwhile
+      stream = os.fdopen(os.dup(self._stream.fileno()), 'w', errors='replace')
+    except OSError:  # not a file
+      return
+    wait = _Wait(stream, self._tick, lambda age: self._shown(f'{text}  {age}'))
+    _waits.append(wait)
+    wait.start()
 
   def _columns(self) -> int:
     try:  # `shutil` asks stdout, which may be a log
@@ -103,9 +128,10 @@ class Console:
 
   @contextlib.contextmanager
   def passing(self, text: str) -> Iterator[None]:
-    """Shows a text during the block, on a terminal alone."""
+    """Shows a text during the block; in a file or pipe, if it takes long."""
     if self._clear:
-      print(f'{self._clear}{text}', end='', file=self._stream, flush=True)
+      self._show(text)
+    self._wait(text)
     try:
       yield
     finally:
@@ -117,6 +143,7 @@ class Console:
 
   def _write(self, text: str) -> None:
     """Writes over the current line of a terminal."""
+    end_wait()
     self._stream.write(Escaped(self._clear + escaped(text)))
     self._stream.flush()
 
@@ -139,6 +166,43 @@ def _interval() -> float:
     raise UserError(
       f'{INTERVAL} = {text!r}: expected a number of seconds, such as 10'
     ) from None
+
+
+class _Wait(threading.Thread):
+  """Writes how long something has taken, until `end` is called."""
+
+  def __init__(
+    self, stream: TextIO, seconds: float, shown: Callable[[str], str]
+  ) -> None:
+    super().__init__(daemon=True)
+    self._stream = stream
+    self._seconds = seconds
+    self._shown = shown
+    self._ended = threading.Event()
+    self._lock = threading.RLock()  # a signal's handler may write, too
+
+  def run(self) -> None:
+    begun = time.monotonic()
+    with self._stream, contextlib.suppress(OSError):
+      while not self._ended.wait(self._seconds):
+        with self._lock:
+          if not self._ended.is_set():
+            self._stream.write(self._shown(duration(time.monotonic() - begun)))
+            self._stream.flush()
+
+  def end(self) -> None:
+    """Ends it; nothing is written afterwards."""
+    with self._lock:
+      self._ended.set()
+
+
+_waits: list[_Wait] = []  # those that have not ended
+
+
+def end_wait() -> None:
+  """Stops showing the age of a text, before other output."""
+  while _waits:
+    _waits.pop().end()
 
 
 _beside_log: Console | None = None

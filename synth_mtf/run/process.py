@@ -30,6 +30,12 @@ def load_plugin() -> None:
     setattr(package, name, getattr(public, name))
 
 
+def load() -> None:
+  """Loads the plugin quietly, and says so meanwhile."""
+  with output.Console().passing('load TensorFlow ...'):
+    load_quietly()
+
+
 def load_quietly() -> None:
   """Loads the plugin, and limits TensorFlow's output to errors."""
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')

@@ -55,5 +55,5 @@ def test_commands_do_not_touch_gin_or_each_other(
       assert gin.config_str() == before, name
       assert model.score(['a b'], ['c']) == scores, name
   out = capsys.readouterr().out
-  assert 'Syn (R+V), step 7, 1 examples: a.npz' in out
-  assert 'Syn (D), step 7, 1 examples: b.npz' in out
+  assert 'Syn (R+V), step 7, 1 example: a.npz' in out
+  assert 'Syn (D), step 7, 1 example: b.npz' in out

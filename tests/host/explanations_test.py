@@ -51,6 +51,11 @@ from synth_mtf.host import explanations, gin_files
     ([], ['utils.run.zzzz = 1'], "no parameter 'zzzz'; it has .*batch_size"),
     ([], ['utils.run.batch_size = (4'], 'gin syntax: '),
     ([], ['utils.run.batch_size 4'], 'gin syntax: '),
+    (
+      [],
+      ['utils.run.batch_size = four'],
+      r"^gin syntax: 'four' is not a value: quote text, .* \(line 1\)",
+    ),
   ],
 )
 def test_what_gin_finds_when_it_parses(files, bindings, message):

@@ -62,6 +62,47 @@ def test_updates_come_now_and_then(
   assert stream.getvalue() == shown.replace('-', 'task  ')
 
 
+def test_a_text_that_stands_is_followed_by_its_age(monkeypatch, tmp_path):
+  monkeypatch.setenv(output.INTERVAL, '0.1')
+  with open(tmp_path / 'out', 'w') as stream:
+    console = Console(stream)
+    console.start('task', 'build ...')
+    _wait_for(lambda: (tmp_path / 'out').read_text().count('\n') > 2)
+    console.finish('done')
+    with console.passing('load ...'):
+      _wait_for(lambda: 'load' in (tmp_path / 'out').read_text())
+    ended = (tmp_path / 'out').read_text()
+    console.update('step 1')  # not one that stands
+    time.sleep(0.3)
+  first, *rest = ended.splitlines()
+  assert first == 'task  build ...'
+  assert rest[:2] == ['task  build ...  0 s'] * 2
+  assert 'load ...  0 s' in rest[rest.index('task  done') :]
+  assert (tmp_path / 'out').read_text() == f'{ended}task  step 1\n'
+
+
+def test_age_is_shown_while_output_is_kept(monkeypatch, capfd):
+  monkeypatch.setenv(output.INTERVAL, '0.1')
+  shown = []
+
+  def has_age():
+    shown.append(capfd.readouterr().out)
+    return '  0 s\n' in ''.join(shown)
+
+  with open(1, 'w', closefd=False) as stdout:
+    console = Console(stdout)
+    with console.task('load'), output.kept():
+      _wait_for(has_age)
+  assert ''.join(shown).startswith('load  ...\nload  ...  0 s\n')
+
+
+def _wait_for(condition):
+  end = time.monotonic() + 20
+  while not condition():
+    assert time.monotonic() < end
+    time.sleep(0.05)
+
+
 def test_the_interval_is_a_number(monkeypatch):
   monkeypatch.setenv(output.INTERVAL, '')
   Console(io.StringIO())

@@ -23,7 +23,11 @@ def as_command(tmp_path, body, *words, interpreter=(), **environment):
     capture_output=True,
     text=True,
     cwd=tmp_path,
-    env={'PYTHONPATH': str(CHECKOUT), **environment},
+    env={
+      'PYTHONPATH': str(CHECKOUT),
+      'SYNTH_MTF_PROGRESS_SECONDS': '1000',
+      **environment,
+    },
     timeout=120,
     check=False,
   )
