@@ -23,6 +23,10 @@ from synth_mtf.host import tpu_runtime
 # names Python objects, in one line per level of the call.
 _GIN_LOCATION = re.compile(r'\n  In (?:file ".*",|bindings string).*', re.S)
 _GIN_CALL = re.compile(r"\n\s+In call to configurable '\w+'[^\n]*")
+_UNDEFINED_MACRO = re.compile(
+  r"\Amacro\(\) missing 1 .*call to configurable 'macro' .* in scope '(.*?)'",
+  re.S,
+)
 _GRAPH = 'Graph execution error:'
 # What precedes the message of a graph's operation: where it was defined, the
 # number of errors, and the host it ran on if that is not the session's own, ...
@@ -104,12 +108,21 @@ def _explain_graph(error: BaseException) -> str | None:
 def _explain(error: BaseException) -> str | None:
   if isinstance(error, SyntaxError) and str(error.filename).endswith('.py'):
     return f'Python syntax: {error.filename}:{error.lineno}: {error.msg}'
-  if isinstance(error, (SyntaxError, tokenize.TokenError)):
-    return f'gin syntax: {error}'
+  if isinstance(error, SyntaxError):
+    line = (error.text or '').strip()
+    return f'gin syntax: {error}' + (f': {line}' if line else '')
+  if isinstance(error, tokenize.TokenError):
+    return (
+      f'gin syntax: {error.args[0]}: expected the end of a value, such as a '
+      'closing bracket'
+    )
   if isinstance(error, UnicodeDecodeError):
     file = _gin_file_being_read(error)
     if file:
       return f'gin file {file!r} is not UTF-8 text: {error}'
+  undefined = _UNDEFINED_MACRO.search(str(error))
+  if undefined:
+    return _undefined_macro(undefined[1])
   text = _GIN_CALL.sub('', str(error))
   if isinstance(error, UserError):
     return text
@@ -130,6 +143,13 @@ def _gin_file_being_read(error: BaseException) -> str | None:
     if 'config_file' in frame.f_locals:  # a local name of gin's parser
       return frame.f_locals['config_file']
   return None
+
+
+def _undefined_macro(name: str) -> str:
+  return (
+    f'gin: nothing sets the macro %{name}, which a value refers to: give '
+    f'--gin_param="{name} = ...".'
+  )
 
 
 def _gin_file(name: str, searched: str) -> str:
@@ -211,10 +231,7 @@ _MESSAGES: dict[str, str | Callable[..., str]] = {
   r"Required bindings for `(.*?)` not provided in config: \['(.*?)'": (
     'gin: {0}.{1} must be set: give --gin_param="{0}.{1} = ...".'
   ),
-  r"No bindings specified for '(.*?)/(?:gin\.)?macro'": (
-    'gin: nothing sets the macro %{0}, which a value refers to: give '
-    '--gin_param="{0} = ...".'
-  ),
+  r"No bindings specified for '(.*?)/(?:gin\.)?macro'": _undefined_macro,
   r'(\S+) set to `%gin.REQUIRED` but not': (
     'gin: {0} must be set: give --gin_param="{0} = ...".'
   ),
