@@ -63,7 +63,7 @@ def feed_forward(
   return _made('feed_forward', layer)
 
 
-def _made(owner: str, make: MakeLayer) -> transformer.TransformerLayer:
+def _made(owner: str, make: Any) -> transformer.TransformerLayer:
   """Returns a new layer, or says which binding makes something else."""
   layer = make() if callable(make) else None
   if not isinstance(layer, transformer.TransformerLayer):

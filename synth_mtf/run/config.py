@@ -246,7 +246,7 @@ def _check_values() -> None:
   that is a number. For `utils.run`, which has few of either, a table lists the
   types.
   """
-  faults = {}
+  faults: dict[str, str] = {}
   for binding in bindings.bindings():
     check = None if binding.is_call else _declared(binding)
     if check is None or gin.REQUIRED in (binding.raw, binding.value):
