@@ -47,9 +47,8 @@ lines = open(0, encoding='utf-8').read().splitlines()
 model = io.BytesIO()
 sentencepiece.SentencePieceTrainer.train(
     sentence_iterator=iter(lines), model_writer=model,
-    **json.loads(sys.argv[2]))
-with open(sys.argv[1], 'wb') as file:
-  file.write(model.getvalue())
+    **json.loads(sys.argv[1]))
+sys.stdout.buffer.write(model.getvalue())
 """
 
 
@@ -162,22 +161,21 @@ def train(
   options = json.dumps(
     {**_TRAINER_OPTIONS, 'vocab_size': size, 'model_type': model_type}
   )
-  with atomic.replacing(model) as partial:
-    trainer = subprocess.run(
-      [sys.executable, '-c', _TRAINER, str(partial), options],
-      input=''.join(lines),
-      text=True,
-      encoding='utf-8',
-      capture_output=True,
+  trainer = subprocess.run(
+    [sys.executable, '-c', _TRAINER, options],
+    input=''.join(lines).encode(),
+    capture_output=True,
+  )
+  if trainer.returncode:
+    *_, reason = trainer.stderr.decode(errors='replace').strip().split('\n')
+    raise UserError(
+      f'no vocabulary of {size:,} pieces can be trained on this text: '
+      f'{reason}. Choose another size (synth-mtf vocabulary --size), or give '
+      'an existing vocabulary: --vocabulary <file>.model, or --vocabulary '
+      'bytes.'
     )
-    if trainer.returncode:
-      *_, reason = trainer.stderr.strip().split('\n')
-      raise UserError(
-        f'no vocabulary of {size:,} pieces can be trained on this text: '
-        f'{reason}. Choose another size (synth-mtf vocabulary --size), or give '
-        'an existing vocabulary: --vocabulary <file>.model, or --vocabulary '
-        'bytes.'
-      )
+  with atomic.writing(model, 'wb') as stream:
+    stream.write(trainer.stdout)
 
 
 VOCABULARY = SettingVocabulary()

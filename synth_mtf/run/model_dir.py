@@ -99,9 +99,11 @@ def lock(model_dir: str) -> None:
   except OSError:  # the drive does not support locks
     os.close(descriptor)
     return
-  os.ftruncate(descriptor, 0)
-  os.write(descriptor, f'process {os.getpid()} on {platform.node()}\n'.encode())
   _held[path] = descriptor
+  with atomic.errors_named(path):
+    os.ftruncate(descriptor, 0)
+    holder = f'process {os.getpid()} on {platform.node()}\n'
+    os.write(descriptor, holder.encode())
   removed = Folder(model_dir).clear()
   if removed:
     logging.warning(
