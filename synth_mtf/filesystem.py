@@ -11,6 +11,11 @@ from typing import IO, Any
 
 from synth_mtf.errors import UserError
 
+# What a file is if `is_lfs_pointer`, and what to do.
+LFS_POINTER = (
+  'a pointer of Git LFS; expected the file itself: run `git lfs pull` where it '
+  'was cloned'
+)
 _MOST_FILES = 20_000
 
 
@@ -124,6 +129,11 @@ def writing_to_bucket(path: str, mode: str) -> Iterator[IO[Any]]:
   """Yields a stream that writes a file in a bucket."""
   with _as_os_errors() as gfile, gfile.GFile(path, mode) as stream:
     yield stream
+
+
+def is_lfs_pointer(data: bytes) -> bool:
+  """Whether a file that begins with these bytes only points to its content."""
+  return data.startswith(b'version https://git-lfs.github.com/spec/')
 
 
 def read(path: str) -> bytes:

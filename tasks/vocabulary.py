@@ -14,7 +14,7 @@ import seqio
 import t5.data
 import tensorflow.compat.v2 as tf
 
-from synth_mtf import atomic
+from synth_mtf import atomic, filesystem
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import data_settings, pieces
 
@@ -123,7 +123,10 @@ def _read(path: str) -> Any:
   if os.path.exists(path) and not os.path.isfile(path):
     raise ValueError('it is a folder, a pipe or a device')
   with tf.io.gfile.GFile(path, 'rb') as stream:
-    return pieces.Model.FromString(stream.read())
+    data = stream.read()
+  if filesystem.is_lfs_pointer(data):
+    raise ValueError(f'it is {filesystem.LFS_POINTER}')
+  return pieces.Model.FromString(data)
 
 
 def _missing_sentinels(model: Any) -> int:

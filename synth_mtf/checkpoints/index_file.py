@@ -205,15 +205,23 @@ def _check_ends(
     file = shard(path, number, num_shards)
     if not filesystem.exists(file):
       raise Broken(f'{file} is missing')
+    if filesystem.is_folder(file):
+      raise Broken(f'{file} is a folder')
     ends[number] = filesystem.size(file)
   for name, entry in entries.items():
     if entry.offset + entry.size > ends[entry.shard_id]:
+      file = shard(path, entry.shard_id, num_shards)
+      with filesystem.reading(file) as stream:
+        if filesystem.is_lfs_pointer(stream.read(100)):
+          raise Broken(f'{file} is {filesystem.LFS_POINTER}')
       raise Broken(f'{name!r:.200} is beyond the end of its data file')
 
 
 def entries_of(data: bytes) -> Iterator[tuple[bytes, bytes]]:
   """Yields the keys and values of a table; an IndexError if it is cut off."""
   footer = data[-_FOOTER_BYTES:]
+  if filesystem.is_lfs_pointer(data):
+    raise Broken(f'its index is {filesystem.LFS_POINTER}')
   if len(footer) < _FOOTER_BYTES or not footer.endswith(MAGIC):
     raise Broken('its index is cut off or is not one')
   place = _handle(footer, _handle(footer, 0)[2])  # after that of the metadata

@@ -132,7 +132,7 @@ def _explain(error: BaseException) -> str | None:
   for pattern, message in _MESSAGES.items():
     match = re.search(pattern, text, re.M)
     if match:
-      groups = [group.strip() for group in match.groups()]
+      groups = [(group or '').strip() for group in match.groups()]
       write = message.format if isinstance(message, str) else message
       return write(*groups) + (location.group() if location else '')
   return None
@@ -247,6 +247,13 @@ _MESSAGES: dict[str, str | Callable[..., str]] = {
     'transformer_layers.Synthesizer.synthesize_mode is not one that '
     'mesh_tensorflow knows: random, random_plus, random_plus_alpha, '
     'dense_minus, dense_plus, dense_plus_alpha or factorized.'
+  ),
+  r'save_path is not a valid checkpoint: (.*)|'
+  r'Failed to find any matching files for (.*)': (
+    '{0}{1} is gone: a training run '
+    '(utils.run.keep_checkpoint_max) or `checkpoint keep` removed it while '
+    'this run worked. What it wrote before is complete; give it the steps '
+    'that are left (utils.run.eval_checkpoint_step).'
   ),
   r'same length as devices arg=\[.*?\] devices=\[(.*?)\]': (
     'utils.run.mesh_devices = [{0}] must name one device for each part of '

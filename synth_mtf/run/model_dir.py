@@ -11,7 +11,7 @@ import fcntl
 import os
 import platform
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import tensorflow.compat.v1 as tf
 from absl import logging
@@ -73,6 +73,15 @@ def check(model_dir: str) -> None:
     atomic.check_writable(model_dir)
     tf.io.gfile.makedirs(model_dir)
   paths.check_written_entries(model_dir)
+  for name in ('log', LOCK):
+    _check_kind(os.path.join(model_dir, name), 'file', os.path.isfile)
+  _check_kind(os.path.join(model_dir, 'commands'), 'folder', os.path.isdir)
+
+
+def _check_kind(path: str, kind: str, is_it: Callable[[str], bool]) -> None:
+  """Refuses what a run cannot write to, such as a folder named `log`."""
+  if os.path.lexists(path) and not is_it(path):
+    raise UserError(f'{path} is no {kind}, which a run writes there: move it')
 
 
 def lock(model_dir: str) -> None:

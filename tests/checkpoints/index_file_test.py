@@ -187,6 +187,23 @@ def test_a_name_that_is_not_utf_8(path):
     files.Checkpoint(path)
 
 
+@pytest.mark.parametrize('name', ['index', 'data-00000-of-00001'])
+def test_a_pointer_of_git_lfs(path, name):
+  with open(f'{path}.{name}', 'wb') as stream:
+    stream.write(b'version https://git-lfs.github.com/spec/v1\noid sha256:46')
+  with pytest.raises(
+    UserError, match='is a pointer of Git LFS; .*git lfs pull'
+  ):
+    files.Checkpoint(path).verify()
+
+
+def test_a_folder_of_the_name_of_its_data(path):
+  os.remove(f'{path}.data-00000-of-00001')
+  os.mkdir(f'{path}.data-00000-of-00001')
+  with pytest.raises(UserError, match='data-00000-of-00001 is a folder'):
+    files.Checkpoint(path).verify()
+
+
 @pytest.mark.parametrize('count', range(0, 4000, 97))
 def test_bytes_that_are_changed_or_missing(path, count):
   with open(f'{path}.index', 'rb') as stream:
