@@ -7,6 +7,7 @@ It maps names to `BundleEntryProto`, and '' to `BundleHeaderProto`.
 """
 
 import math
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from tensorboard.compat.proto import types_pb2
 
 from synth_mtf import filesystem
 from synth_mtf.checkpoints.messages import BundleEntry, BundleHeader
+from synth_mtf.errors import UserError
 
 _FOOTER_BYTES = 48
 MAGIC = (0xDB4775248B80FB57).to_bytes(8, 'little')
@@ -71,6 +73,8 @@ def check(path: str) -> tuple[int, dict[str, Any]]:
     if size > _MOST_BYTES:
       raise Broken(f'its index has {size:,} bytes')
     data = filesystem.read(file)
+  except PermissionError as error:
+    raise UserError(f'the checkpoint {path} cannot be read: {error}') from error
   except OSError as error:
     raise Broken(f'its index cannot be read ({error})') from error
   try:
@@ -207,6 +211,10 @@ def _check_ends(
       raise Broken(f'{file} is missing')
     if filesystem.is_folder(file):
       raise Broken(f'{file} is a folder')
+    if not filesystem.is_bucket(file) and not os.access(file, os.R_OK):
+      raise UserError(
+        f'the checkpoint {path} cannot be read: Permission denied: {file!r}'
+      )
     ends[number] = filesystem.size(file)
   for name, entry in entries.items():
     if entry.offset + entry.size > ends[entry.shard_id]:

@@ -160,6 +160,7 @@ def _inspect(args: argparse.Namespace) -> None:
 def _keep(args: argparse.Namespace) -> None:
   from synth_mtf.run import model_dir
 
+  atomic.check_writable(args.path, 'the folder')
   model_dir.lock(args.path)
   try:
     _keep_in(args)

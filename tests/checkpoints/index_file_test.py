@@ -10,6 +10,7 @@ import tensorflow.compat.v1 as tf
 from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import tensor_bundle_pb2
 
+from synth_mtf import filesystem
 from synth_mtf.checkpoints import files, index_file
 from synth_mtf.checkpoints.folder import is_complete
 from synth_mtf.errors import UserError
@@ -195,6 +196,25 @@ def test_a_pointer_of_git_lfs(path, name):
     UserError, match='is a pointer of Git LFS; .*git lfs pull'
   ):
     files.Checkpoint(path).verify()
+
+
+@pytest.mark.parametrize('name', ['index', 'data-00000-of-00001'])
+def test_what_may_not_be_read_is_not_damaged(path, name, monkeypatch):
+  """Root may read all files."""
+  file = f'{path}.{name}'
+  read = filesystem.read
+
+  def read_as_nobody(path):
+    if path == file:
+      raise PermissionError(13, 'Permission denied', path)
+    return read(path)
+
+  monkeypatch.setattr(filesystem, 'read', read_as_nobody)
+  monkeypatch.setattr(os, 'access', lambda path, _: path != file)
+  with pytest.raises(UserError) as caught:
+    files.Checkpoint(path)
+  assert f"Permission denied: '{file}'" in str(caught.value)
+  assert 'damaged' not in str(caught.value)
 
 
 def test_a_folder_of_the_name_of_its_data(path):
