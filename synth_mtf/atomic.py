@@ -5,6 +5,7 @@ import fcntl
 import glob
 import os
 import pathlib
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -108,6 +109,11 @@ def folder_beside(whole: pathlib.Path) -> Iterator[pathlib.Path]:
     shutil.rmtree(folder, ignore_errors=True)
     if descriptor is not None:
       os.close(descriptor)
+
+
+def is_leftover(name: str) -> bool:
+  """Whether a name in a folder is that of what a killed process was writing."""
+  return re.fullmatch(r'\..+\.\d+\.partial', name) is not None
 
 
 def _locked(folder: pathlib.Path) -> int | None:

@@ -160,6 +160,8 @@ def _inspect(args: argparse.Namespace) -> None:
 def _keep(args: argparse.Namespace) -> None:
   from synth_mtf.run import model_dir
 
+  if not filesystem.is_folder(args.path):
+    raise UserError(f'{args.path} is no folder: give a model folder')
   atomic.check_writable(args.path, 'the folder')
   model_dir.lock(args.path)
   try:
