@@ -146,7 +146,7 @@ _FLOAT_TYPE = Check("a type such as 'float32' or 'bfloat16'", _is_float_type)
 # Their default may be None.
 _SIZE = re.compile(
   r'num_(heads|memory_heads|layers|unique_depth_filters)|d_model|ensemble|'
-  r'\w+_(size|divisor|buckets|relative_pos)|'
+  r'(?!batch_)\w+_(size|divisor|buckets|relative_pos)|'
   r'(tile|max|memory_max)_length'
 )
 _OF_RUN: dict[str, Check] = {
@@ -202,6 +202,16 @@ _OF_RUN: dict[str, Check] = {
     'a regular expression or a function',
     lambda v: callable(v) or re.compile(v),
   ),
+}
+
+
+_BY_NAME: dict[str, Check] = {
+  'seed': _SEED,
+  'mixture_or_task_name': _PLAIN[str],
+  'layers': _FUNCTIONS,
+  'layer': _FUNCTION,
+  'cls': _FUNCTION,
+  'tokens_per_microbatch_per_replica': _POSITIVE,
 }
 
 
@@ -266,7 +276,7 @@ def _check_values() -> None:
 def _declared(binding: bindings.Binding) -> Check | None:
   """Returns the check declared for a parameter; None if it accepts anything.
 
-  Sizes of the model are checked by building it.
+  That sizes are at least 1 is checked by building the model.
   """
   name, declaration = binding.parameter, binding.declaration
   if declaration is None:
@@ -276,29 +286,25 @@ def _declared(binding: bindings.Binding) -> Check | None:
     return None
   if binding.selector.endswith('transformer.utils.run') and name in _OF_RUN:
     return _OF_RUN[name]
-  if name == 'seed':
-    return _SEED
-  if name == 'mixture_or_task_name':
-    return _PLAIN[str]
+  if name in _BY_NAME:
+    return _BY_NAME[name]
   if binding.selector.endswith('utils.get_variable_dtype'):
     return _FLOAT_TYPE
   if 'dropout_rate' in name or 'smoothing' in name:
     return _SHARE
   if name.endswith('_filter') and isinstance(default, str):
     return _PATTERN
-  if name == 'layers' or name.startswith('sublayers_'):
+  if name.startswith('sublayers_'):
     return _FUNCTIONS
+  if isinstance(default, bool):
+    return _PLAIN[bool]
   is_function = callable(default) and default is not declaration.empty
-  if is_function or name in ('layer', 'cls') or name.endswith(('_fn', '_cls')):
+  if is_function or name.endswith(('_fn', '_cls')):
     return _FUNCTION
-  if name == 'tokens_per_microbatch_per_replica':
-    return _POSITIVE
   if _SIZE.fullmatch(name):
     return _PLAIN[int]
   if declaration.annotation is not declaration.empty:
     return _annotated(declaration.annotation)
-  if isinstance(default, bool):
-    return _PLAIN[bool]
   return _PLAIN[float] if _is_number(default) else None
 
 

@@ -82,6 +82,8 @@ def test_our_own_files_are_right(read, run, tmp_path):
     'LayerStack.dropout_rate = None',
     "DenseReluDense.activation = ['gelu', 'linear']",
     'd_ff = 64',
+    'utils.flexible_ckpt_init_mapping.return_mapping_fn = False',
+    'score_from_strings.score_postprocess_fn = @utils.save_scores',
   ],
 )
 def test_good_values(read, binding):
