@@ -160,8 +160,11 @@ def _inspect(args: argparse.Namespace) -> None:
 def _keep(args: argparse.Namespace) -> None:
   from synth_mtf.run import model_dir
 
-  if not filesystem.is_folder(args.path):
-    raise UserError(f'{args.path} is no folder: give a model folder')
+  try:
+    if not filesystem.is_folder(args.path):
+      raise UserError(f'{args.path} is no folder: give a model folder')
+  except OSError as error:  # a bucket without access
+    raise UserError(f'{args.path} cannot be read: {error}') from error
   atomic.check_writable(args.path, 'the folder')
   model_dir.lock(args.path)
   try:
