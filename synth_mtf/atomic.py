@@ -5,6 +5,7 @@ import fcntl
 import glob
 import os
 import pathlib
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -26,23 +27,21 @@ def write(path: Path, text: str) -> None:
 def writing(path: Path, mode: str = 'w') -> Iterator[IO[Any]]:
   """Yields a stream that writes a file atomically; see `write`."""
   if '://' in str(path):
-    import tensorflow as tf
-
     # A bucket shows an object only once it is complete.
-    with tf.io.gfile.GFile(str(path), mode) as stream:
+    with filesystem.writing_to_bucket(str(path), mode) as stream:
       yield stream
     return
   encoding = None if 'b' in mode else 'utf-8'
   with (
     replacing(path) as partial,
-    _named(path),
+    errors_named(path),
     open(partial, mode, encoding=encoding) as stream,
   ):
     yield stream
 
 
 @contextlib.contextmanager
-def _named(path: Path) -> Iterator[None]:
+def errors_named(path: Path) -> Iterator[None]:
   """Adds the file to an error of writing, such as that the disk is full."""
   try:
     yield
@@ -65,10 +64,7 @@ def replacing(path: Path) -> Iterator[pathlib.Path]:
 @contextlib.contextmanager
 def new_folder(path: str) -> Iterator[pathlib.Path]:
   """Yields a folder to fill, which then becomes `path`, a new local folder."""
-  if '://' in path or os.path.lexists(path):
-    raise UserError(
-      f'{path} exists already, or is a bucket: give a new local folder'
-    )
+  check_new_folder(path)
   whole = pathlib.Path(path)
   try:
     whole.parent.mkdir(parents=True, exist_ok=True)
@@ -80,6 +76,15 @@ def new_folder(path: str) -> Iterator[pathlib.Path]:
       os.rename(partial, whole)
   except OSError as error:
     raise UserError(f'{path} cannot be written: {error}') from error
+
+
+def check_new_folder(path: str) -> None:
+  """Refuses a folder that exists, is in a bucket, or cannot be made."""
+  if '://' in path or os.path.lexists(path):
+    raise UserError(
+      f'{path} exists already, or is a bucket: give a new local folder'
+    )
+  check_writable(path, 'the new folder')
 
 
 @contextlib.contextmanager
@@ -104,6 +109,11 @@ def folder_beside(whole: pathlib.Path) -> Iterator[pathlib.Path]:
     shutil.rmtree(folder, ignore_errors=True)
     if descriptor is not None:
       os.close(descriptor)
+
+
+def is_leftover(name: str) -> bool:
+  """Whether a name in a folder is that of what a killed process was writing."""
+  return re.fullmatch(r'\..+\.\d+\.partial', name) is not None
 
 
 def _locked(folder: pathlib.Path) -> int | None:
@@ -154,6 +164,8 @@ def one_at_a_time(folder: str, name: str) -> Iterator[None]:
 
 def check_writable(folder: str, setting: str = '--model_dir') -> None:
   """Checks that a folder, which may not exist yet, is writable."""
+  if not folder.strip():
+    raise UserError(f'{setting} is empty: give a folder')
   if '://' in folder:
     _check_bucket(folder, setting)
     return
@@ -173,19 +185,16 @@ def check_writable(folder: str, setting: str = '--model_dir') -> None:
 
 def _check_bucket(folder: str, setting: str) -> None:
   """Writes a file to a bucket, and removes it again."""
-  import tensorflow as tf
-
   path = f'{folder.rstrip("/")}/.synth_mtf_{os.getpid()}'
   try:
-    tf.io.gfile.makedirs(folder)
-    with tf.io.gfile.GFile(path, 'w') as stream:
-      stream.write('')
-    tf.io.gfile.remove(path)
-  except tf.errors.OpError as error:
+    filesystem.make_folder(folder)
+    write(path, '')
+    filesystem.remove(path)
+  except OSError as error:
     raise UserError(
-      f'{setting} {folder} cannot be written: {error.message.strip()}. Check '
-      'its name, the network and your permission to write there (for gs://, '
-      '`gcloud auth application-default login`).'
+      f'{setting} {folder} cannot be written: {error}. Check its name, the '
+      'network and your permission to write there (for gs://, `gcloud auth '
+      'application-default login`).'
     ) from error
 
 

@@ -11,6 +11,11 @@ from typing import IO, Any
 
 from synth_mtf.errors import UserError
 
+# What a file is if `is_lfs_pointer`, and what to do.
+LFS_POINTER = (
+  'a pointer of Git LFS; expected the file itself: run `git lfs pull` where it '
+  'was cloned'
+)
 _MOST_FILES = 20_000
 
 
@@ -31,7 +36,10 @@ def is_folder(path: str) -> bool:
   """Whether there is a folder."""
   if is_bucket(path):
     with _as_os_errors() as gfile:
-      return gfile.isdir(path)
+      try:  # `isdir` takes every error, such as of the network, for no folder
+        return gfile.stat(path).is_directory
+      except _tensorflow().errors.NotFoundError:
+        return False
   return os.path.isdir(path)
 
 
@@ -116,6 +124,18 @@ def reading(path: str) -> Iterator[IO[bytes]]:
       yield stream
 
 
+@contextlib.contextmanager
+def writing_to_bucket(path: str, mode: str) -> Iterator[IO[Any]]:
+  """Yields a stream that writes a file in a bucket."""
+  with _as_os_errors() as gfile, gfile.GFile(path, mode) as stream:
+    yield stream
+
+
+def is_lfs_pointer(data: bytes) -> bool:
+  """Whether a file that begins with these bytes only points to its content."""
+  return data.startswith(b'version https://git-lfs.github.com/spec/')
+
+
 def read(path: str) -> bytes:
   """Returns the bytes of a file."""
   with reading(path) as stream:
@@ -139,9 +159,16 @@ def text(path: str) -> str | None:
 @contextlib.contextmanager
 def _as_os_errors() -> Iterator[Any]:
   """Yields TensorFlow's file system, whose errors are raised as an OSError."""
-  import tensorflow as tf
-
+  tf = _tensorflow()
   try:
     yield tf.io.gfile
   except tf.errors.OpError as error:
-    raise OSError(error.message) from error
+    raise OSError(' '.join(error.message.split())) from error
+
+
+def _tensorflow() -> Any:
+  """Imports TensorFlow, which otherwise prints what it finds."""
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+  import tensorflow
+
+  return tensorflow

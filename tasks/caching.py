@@ -16,7 +16,7 @@ from typing import Any
 import seqio
 import tensorflow.compat.v1 as tf
 
-from synth_mtf import atomic, paths
+from synth_mtf import atomic, filesystem, paths
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import (
   cache_files,
@@ -179,10 +179,13 @@ def begin(
 
 def _begun(folder: str) -> dict[str, Split]:
   """Returns what an earlier command has written to a folder."""
+  if not filesystem.is_bucket(folder):
+    atomic.check_writable(folder, '--out: the folder')
   record = cache_record.read(folder)
   if record is not None:
     return record.splits
-  if tf.io.gfile.isdir(folder) and cache_record.listed(folder):
+  names = filesystem.names(folder)
+  if not all(map(atomic.is_leftover, names)):  # of a process that was killed
     raise UserError(
       f'{folder} has files, but none is the {cache_record.RECORD} of '
       '`synth-mtf cache`; nothing was changed. Give another --out.'

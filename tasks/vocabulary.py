@@ -14,7 +14,7 @@ import seqio
 import t5.data
 import tensorflow.compat.v2 as tf
 
-from synth_mtf import atomic
+from synth_mtf import atomic, filesystem
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import data_settings, pieces
 
@@ -47,9 +47,8 @@ lines = open(0, encoding='utf-8').read().splitlines()
 model = io.BytesIO()
 sentencepiece.SentencePieceTrainer.train(
     sentence_iterator=iter(lines), model_writer=model,
-    **json.loads(sys.argv[2]))
-with open(sys.argv[1], 'wb') as file:
-  file.write(model.getvalue())
+    **json.loads(sys.argv[1]))
+sys.stdout.buffer.write(model.getvalue())
 """
 
 
@@ -124,7 +123,10 @@ def _read(path: str) -> Any:
   if os.path.exists(path) and not os.path.isfile(path):
     raise ValueError('it is a folder, a pipe or a device')
   with tf.io.gfile.GFile(path, 'rb') as stream:
-    return pieces.Model.FromString(stream.read())
+    data = stream.read()
+  if filesystem.is_lfs_pointer(data):
+    raise ValueError(f'it is {filesystem.LFS_POINTER}')
+  return pieces.Model.FromString(data)
 
 
 def _missing_sentinels(model: Any) -> int:
@@ -162,22 +164,21 @@ def train(
   options = json.dumps(
     {**_TRAINER_OPTIONS, 'vocab_size': size, 'model_type': model_type}
   )
-  with atomic.replacing(model) as partial:
-    trainer = subprocess.run(
-      [sys.executable, '-c', _TRAINER, str(partial), options],
-      input=''.join(lines),
-      text=True,
-      encoding='utf-8',
-      capture_output=True,
+  trainer = subprocess.run(
+    [sys.executable, '-c', _TRAINER, options],
+    input=''.join(lines).encode(),
+    capture_output=True,
+  )
+  if trainer.returncode:
+    *_, reason = trainer.stderr.decode(errors='replace').strip().split('\n')
+    raise UserError(
+      f'no vocabulary of {size:,} pieces can be trained on this text: '
+      f'{reason}. Choose another size (synth-mtf vocabulary --size), or give '
+      'an existing vocabulary: --vocabulary <file>.model, or --vocabulary '
+      'bytes.'
     )
-    if trainer.returncode:
-      *_, reason = trainer.stderr.strip().split('\n')
-      raise UserError(
-        f'no vocabulary of {size:,} pieces can be trained on this text: '
-        f'{reason}. Choose another size (synth-mtf vocabulary --size), or give '
-        'an existing vocabulary: --vocabulary <file>.model, or --vocabulary '
-        'bytes.'
-      )
+  with atomic.writing(model, 'wb') as stream:
+    stream.write(trainer.stdout)
 
 
 VOCABULARY = SettingVocabulary()

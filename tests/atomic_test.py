@@ -56,6 +56,24 @@ def test_an_error_names_the_file(tmp_path):
   assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+  ('name', 'message'),
+  [
+    ('there', 'there exists already'),
+    ('s4://a/b', 'b exists already, or is a bucket'),
+    ('file/new', 'the new folder .*/new cannot be written: .*is not a folder'),
+    ('', 'the new folder is empty'),
+    ('~/new', 'the shell does not expand a ~'),
+  ],
+)
+def test_no_new_folder(tmp_path, monkeypatch, name, message):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'there').mkdir()
+  (tmp_path / 'file').write_text('')
+  with pytest.raises(UserError, match=message), atomic.new_folder(name):
+    pass
+
+
 def writer_of(path):
   """Starts a process that is writing a path."""
   process = subprocess.Popen(

@@ -47,6 +47,13 @@ def test_errors_are_those_of_the_operating_system(place):
     filesystem.text(f'{place}/a')
 
 
+def test_what_cannot_be_asked_is_no_missing_folder():
+  """As a bucket without a network."""
+  for question in (filesystem.is_folder, filesystem.names):
+    with pytest.raises(OSError, match="scheme 's4' not implemented"):
+      question('s4://nobody/run')
+
+
 def test_the_state_of_a_folder(tmp_path):
   (tmp_path / 'b').mkdir()
   (tmp_path / 'b' / 'a').write_text('1')

@@ -156,8 +156,11 @@ def write(
       _save_whole(pathlib.Path(path), values)
     target.point_at(os.path.basename(path))
   except (tf.errors.OpError, OSError) as error:
-    reason = getattr(error, 'message', str(error))
-    raise UserError(f'{folder} cannot be written: {reason}') from error
+    from synth_mtf.host import explanations
+
+    raise UserError(
+      f'{folder} cannot be written: {explanations.cause(error)}'
+    ) from error
   return path
 
 

@@ -7,6 +7,7 @@ It maps names to `BundleEntryProto`, and '' to `BundleHeaderProto`.
 """
 
 import math
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from tensorboard.compat.proto import types_pb2
 
 from synth_mtf import filesystem
 from synth_mtf.checkpoints.messages import BundleEntry, BundleHeader
+from synth_mtf.errors import UserError
 
 _FOOTER_BYTES = 48
 MAGIC = (0xDB4775248B80FB57).to_bytes(8, 'little')
@@ -71,6 +73,8 @@ def check(path: str) -> tuple[int, dict[str, Any]]:
     if size > _MOST_BYTES:
       raise Broken(f'its index has {size:,} bytes')
     data = filesystem.read(file)
+  except PermissionError as error:
+    raise UserError(f'the checkpoint {path} cannot be read: {error}') from error
   except OSError as error:
     raise Broken(f'its index cannot be read ({error})') from error
   try:
@@ -205,15 +209,27 @@ def _check_ends(
     file = shard(path, number, num_shards)
     if not filesystem.exists(file):
       raise Broken(f'{file} is missing')
+    if filesystem.is_folder(file):
+      raise Broken(f'{file} is a folder')
+    if not filesystem.is_bucket(file) and not os.access(file, os.R_OK):
+      raise UserError(
+        f'the checkpoint {path} cannot be read: Permission denied: {file!r}'
+      )
     ends[number] = filesystem.size(file)
   for name, entry in entries.items():
     if entry.offset + entry.size > ends[entry.shard_id]:
+      file = shard(path, entry.shard_id, num_shards)
+      with filesystem.reading(file) as stream:
+        if filesystem.is_lfs_pointer(stream.read(100)):
+          raise Broken(f'{file} is {filesystem.LFS_POINTER}')
       raise Broken(f'{name!r:.200} is beyond the end of its data file')
 
 
 def entries_of(data: bytes) -> Iterator[tuple[bytes, bytes]]:
   """Yields the keys and values of a table; an IndexError if it is cut off."""
   footer = data[-_FOOTER_BYTES:]
+  if filesystem.is_lfs_pointer(data):
+    raise Broken(f'its index is {filesystem.LFS_POINTER}')
   if len(footer) < _FOOTER_BYTES or not footer.endswith(MAGIC):
     raise Broken('its index is cut off or is not one')
   place = _handle(footer, _handle(footer, 0)[2])  # after that of the metadata

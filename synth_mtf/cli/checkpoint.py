@@ -8,7 +8,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 
-from synth_mtf import filesystem, paths
+from synth_mtf import atomic, filesystem, paths
 from synth_mtf.cli import arguments, loading
 from synth_mtf.errors import UserError
 from synth_mtf.run import process
@@ -132,6 +132,8 @@ def run(args: argparse.Namespace) -> None:
     loading.for_paths([args.path])
     _inspect(args)
     return
+  if args.action in (_export, _import):
+    atomic.check_new_folder(args.folder)
   process.load()
   from synth_mtf.host import patches
 
@@ -158,6 +160,12 @@ def _inspect(args: argparse.Namespace) -> None:
 def _keep(args: argparse.Namespace) -> None:
   from synth_mtf.run import model_dir
 
+  try:
+    if not filesystem.is_folder(args.path):
+      raise UserError(f'{args.path} is no folder: give a model folder')
+  except OSError as error:  # a bucket without access
+    raise UserError(f'{args.path} cannot be read: {error}') from error
+  atomic.check_writable(args.path, 'the folder')
   model_dir.lock(args.path)
   try:
     _keep_in(args)
@@ -238,6 +246,7 @@ def _convert(args: argparse.Namespace) -> None:
   from synth_mtf.core.context import data_is_packed
   from synth_mtf.host import foreign, gin_files, model
 
+  atomic.check_writable(args.folder, 'the new folder')
   checkpoint = files.Checkpoint(args.path)
   checkpoint.verify()
   folder = os.path.dirname(checkpoint.path)

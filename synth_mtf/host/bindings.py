@@ -52,9 +52,11 @@ class Binding(NamedTuple):
   def __str__(self) -> str:
     scope = f'{self.scope}/' if self.scope else ''
     owner = '.'.join(self.selector.split('.')[-2:])
-    text = f'{scope}{owner}.{self.parameter} = {self.value!r}'
     macro = macro_of(self.raw)
-    return f'{text} (through {macro} = {self.value!r})' if macro else text
+    # gin's own form of a reference, `@name`, is the one that users write.
+    value = self.value if macro else self.raw
+    text = f'{scope}{owner}.{self.parameter} = {value!r}'
+    return f'{text} (through {macro} = {value!r})' if macro else text
 
 
 def bindings() -> Iterator[Binding]:

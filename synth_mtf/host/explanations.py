@@ -30,6 +30,10 @@ _GIN_VALUE = re.compile(
 _NOT_A_VALUE = (
   r'\1 is not a value: quote text, begin a function with @ or a macro with %'
 )
+_UNDEFINED_MACRO = re.compile(
+  r"\Amacro\(\) missing 1 .*call to configurable 'macro' .* in scope '(.*?)'",
+  re.S,
+)
 _GRAPH = 'Graph execution error:'
 # What precedes the message of a graph's operation: where it was defined, the
 # number of errors, and the host it ran on if that is not the session's own, ...
@@ -111,12 +115,22 @@ def _explain_graph(error: BaseException) -> str | None:
 def _explain(error: BaseException) -> str | None:
   if isinstance(error, SyntaxError) and str(error.filename).endswith('.py'):
     return f'Python syntax: {error.filename}:{error.lineno}: {error.msg}'
-  if isinstance(error, (SyntaxError, tokenize.TokenError)):
-    return f'gin syntax: {_GIN_VALUE.sub(_NOT_A_VALUE, str(error))}'
+  if isinstance(error, SyntaxError):
+    message = _GIN_VALUE.sub(_NOT_A_VALUE, str(error))
+    line = (error.text or '').strip()
+    return f'gin syntax: {message}' + (f': {line}' if line else '')
+  if isinstance(error, tokenize.TokenError):
+    return (
+      f'gin syntax: {error.args[0]}: expected the end of a value, such as a '
+      'closing bracket'
+    )
   if isinstance(error, UnicodeDecodeError):
     file = _gin_file_being_read(error)
     if file:
       return f'gin file {file!r} is not UTF-8 text: {error}'
+  undefined = _UNDEFINED_MACRO.search(str(error))
+  if undefined:
+    return _undefined_macro(undefined[1])
   text = _GIN_CALL.sub('', str(error))
   if isinstance(error, UserError):
     return text
@@ -126,7 +140,7 @@ def _explain(error: BaseException) -> str | None:
   for pattern, message in _MESSAGES.items():
     match = re.search(pattern, text, re.M)
     if match:
-      groups = [group.strip() for group in match.groups()]
+      groups = [(group or '').strip() for group in match.groups()]
       write = message.format if isinstance(message, str) else message
       return write(*groups) + (location.group() if location else '')
   return None
@@ -137,6 +151,13 @@ def _gin_file_being_read(error: BaseException) -> str | None:
     if 'config_file' in frame.f_locals:  # a local name of gin's parser
       return frame.f_locals['config_file']
   return None
+
+
+def _undefined_macro(name: str) -> str:
+  return (
+    f'gin: nothing sets the macro %{name}, which a value refers to: give '
+    f'--gin_param="{name} = ...".'
+  )
 
 
 def _gin_file(name: str, searched: str) -> str:
@@ -218,10 +239,7 @@ _MESSAGES: dict[str, str | Callable[..., str]] = {
   r"Required bindings for `(.*?)` not provided in config: \['(.*?)'": (
     'gin: {0}.{1} must be set: give --gin_param="{0}.{1} = ...".'
   ),
-  r"No bindings specified for '(.*?)/(?:gin\.)?macro'": (
-    'gin: nothing sets the macro %{0}, which a value refers to: give '
-    '--gin_param="{0} = ...".'
-  ),
+  r"No bindings specified for '(.*?)/(?:gin\.)?macro'": _undefined_macro,
   r'(\S+) set to `%gin.REQUIRED` but not': (
     'gin: {0} must be set: give --gin_param="{0} = ...".'
   ),
@@ -237,6 +255,13 @@ _MESSAGES: dict[str, str | Callable[..., str]] = {
     'transformer_layers.Synthesizer.synthesize_mode is not one that '
     'mesh_tensorflow knows: random, random_plus, random_plus_alpha, '
     'dense_minus, dense_plus, dense_plus_alpha or factorized.'
+  ),
+  r'save_path is not a valid checkpoint: (.*)|'
+  r'Failed to find any matching files for (.*)': (
+    '{0}{1} is gone: a training run '
+    '(utils.run.keep_checkpoint_max) or `checkpoint keep` removed it while '
+    'this run worked. What it wrote before is complete; give it the steps '
+    'that are left (utils.run.eval_checkpoint_step).'
   ),
   r'same length as devices arg=\[.*?\] devices=\[(.*?)\]': (
     'utils.run.mesh_devices = [{0}] must name one device for each part of '

@@ -26,6 +26,9 @@ from synth_mtf.host.run_config import RunConfig
 SHORT = {'inputs': 8, 'targets': 8}
 SMALL = 128  # any vocabulary will do where no layer is called
 
+# What gin adds to an error about arguments.
+_OF_GIN = re.compile(r'\n  (?:No values supplied|In call to)')
+
 Transformer: TypeAlias = transformer.Bitransformer | transformer.Unitransformer
 
 
@@ -111,7 +114,7 @@ def build(
         model.decode(ids['inputs'], variable_dtype=dtype)
       else:
         _call(model, ids, mode, dtype, packed)
-  _check_sizes(model, mtf_graph)
+      _check_sizes(model, mtf_graph)
   return ConfiguredModel(model, graph, mtf_graph)
 
 
@@ -154,7 +157,9 @@ def explained(
 
 def _explain(model: Transformer | None, error: BaseException) -> str:
   """Describes an error, the layer that raised it, and the settings to check."""
-  scopes = {id(layer): scope for scope, layer in layers(model)} if model else {}
+  scopes = {}
+  with contextlib.suppress(AttributeError):  # what is not a model has no layers
+    scopes = {id(layer): scope for scope, layer in layers(model)}
   scope = ''
   settings: list[bindings.Binding] = []
   for frame, _ in traceback.walk_tb(error.__traceback__):
@@ -164,19 +169,24 @@ def _explain(model: Transformer | None, error: BaseException) -> str:
     names.update(base.__name__ for base in type(called).__mro__)
     bound = [x for x in _settings() if x.selector.rpartition('.')[2] in names]
     settings = bound or settings
-  text = f'{type(error).__name__}: {error}'.split('\n  In call to')[0]
+  text = _OF_GIN.split(f'{type(error).__name__}: {error}')[0]
   named = [
     setting
-    for setting in settings
-    if f"'{setting.parameter}'" in text or str(setting.value) in text
+    for setting in settings or _settings()
+    if f"'{setting.parameter}'" in text or _holds(text, setting.value)
   ]
   message = f'the model cannot be built: {text}'
   if scope:
     message += f'\nIn the layer {scope}.'
-  if settings:
+  if named or settings:
     shown = '\n  '.join(map(str, named or settings))
     message += f'\nSettings to look at:\n  {shown}'
   return message
+
+
+def _holds(text: str, value: Any) -> bool:
+  """Whether a message says a value, and not as a part of another one."""
+  return bool(re.search(rf'(?<![\w.]){re.escape(str(value))}(?![\w.])', text))
 
 
 def settings_of(scopes: Collection[str]) -> list[bindings.Binding]:

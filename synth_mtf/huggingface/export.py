@@ -130,9 +130,12 @@ def export(
     json_files.write(new / 'generation_config.json', _generation_config(length))
     if not is_plain:
       shutil.copy(pathlib.Path(__file__).with_name(f'{_CODE}.py'), new)
-    safetensors.numpy.save_file(
-      weights, new / 'model.safetensors', {'format': 'pt'}
-    )
+    try:
+      safetensors.numpy.save_file(
+        weights, new / 'model.safetensors', {'format': 'pt'}
+      )
+    except safetensors.SafetensorError as error:  # such as of a full disk
+      raise OSError(str(error)) from error
     atomic.write(new / 'README.md', _card(checkpoint, name, is_plain))
 
 

@@ -275,6 +275,9 @@ def _header(part: str) -> dict[str, tuple[int, ...]]:
   """Returns the shapes of all weights in a file."""
   shapes = {}
   try:
+    with open(part, 'rb') as stream:
+      if filesystem.is_lfs_pointer(stream.read(100)):
+        raise ValueError(f'it is {filesystem.LFS_POINTER}')
     with extra.safetensors().safe_open(part, 'numpy') as stream:
       for name in stream.keys():  # noqa: SIM118  it is no mapping
         weight = stream.get_slice(name)

@@ -38,7 +38,7 @@ def self_attention(
   layer: MakeLayer = transformer_layers.SelfAttention,
 ) -> transformer.TransformerLayer:
   """Makes the self-attention layer, by default T5's."""
-  return layer()
+  return _made('self_attention', layer)
 
 
 @gin.configurable(module='synth_mtf')
@@ -52,7 +52,7 @@ def cross_attention(
     layer: the class that a variant binds, if any.
     otherwise: the class to use without one: T5's own, or an equivalent.
   """
-  return (layer or otherwise)()
+  return _made('cross_attention', layer or otherwise)
 
 
 @gin.configurable(module='synth_mtf')
@@ -60,7 +60,18 @@ def feed_forward(
   layer: MakeLayer = transformer_layers.DenseReluDense,
 ) -> transformer.TransformerLayer:
   """Makes the feed-forward layer, by default T5's."""
-  return layer()
+  return _made('feed_forward', layer)
+
+
+def _made(owner: str, make: Any) -> transformer.TransformerLayer:
+  """Returns a new layer, or says which binding makes something else."""
+  layer = make() if callable(make) else None
+  if not isinstance(layer, transformer.TransformerLayer):
+    raise ConfigurationError(
+      f'synth_mtf.{owner}.layer = {make!r}: expected a class of layers, such '
+      'as @synth_mtf.SyntheticAttention, without ()'
+    )
+  return layer
 
 
 @gin.configurable(module='synth_mtf')

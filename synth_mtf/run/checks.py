@@ -185,6 +185,11 @@ def _check_has_data(run: RunConfig) -> None:
       f'mode {run.mode!r} has no data: give a run file after the size and '
       'the variant, such as --gin_file=runs/pretrain_text.gin.'
     )
+  if trains and run.optimizer is None:
+    raise UserError(
+      "mode 'train' has no optimizer: give --gin_param=\"utils.run.optimizer = "
+      '@AdafactorOptimizer".'
+    )
 
 
 def check_task(run: RunConfig, is_cached: bool) -> None:

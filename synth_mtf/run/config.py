@@ -1,5 +1,6 @@
 """Reads the configuration of a run of T5's main, and checks all gin values."""
 
+import inspect
 import re
 import types
 from collections.abc import Callable
@@ -7,6 +8,7 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import gin
 import mesh_tensorflow as mtf
+import tensorflow.compat.v1 as tf
 from absl import flags
 
 from synth_mtf.errors import UserError, nearest
@@ -35,10 +37,12 @@ class Check(NamedTuple):
   Attributes:
     expected: a description for messages.
     test: returns something falsy or raises for a wrong value.
+    words: the values, if they are a few words.
   """
 
   expected: str
   test: Callable[[Any], Any]
+  words: tuple[str, ...] = ()
 
   def passes(self, value: Any) -> bool:
     try:
@@ -49,6 +53,10 @@ class Check(NamedTuple):
 
 def _is_number(value: Any) -> bool:
   return type(value) in (int, float)
+
+
+def _is_text(value: Any) -> bool:
+  return isinstance(value, str)
 
 
 def _is_positive(value: Any) -> bool:
@@ -71,26 +79,52 @@ def _is_batch_size(value: Any) -> bool:
 
 def _are_layout_rules(value: Any) -> bool:
   mtf.convert_to_layout_rules(value)
-  if not isinstance(value, str):
-    return True
-  rules = set(filter(None, re.split('[;,]', value)))
-  return len({rule.partition(':')[0] for rule in rules}) == len(rules)
+  rules = value
+  if isinstance(value, str):
+    texts = filter(None, re.split('[;,]', value))
+    rules = [tuple(text.split(':')) for text in texts]
+  return len({dim for dim, _ in set(rules)}) == len(set(rules))
 
 
 def _is_learning_rate(value: Any) -> bool:
   rates = value if isinstance(value, list) else [value]
-  return all(callable(x) or (_is_number(x) and x >= 0) for x in rates)
+  for rate in rates:
+    if callable(rate):
+      _check_takes(rate, 'step', 'total_train_steps')
+    elif not _is_number(rate) or rate < 0:
+      return False
+  return bool(rates)
+
+
+def _is_optimizer(value: Any) -> bool:
+  _check_takes(value, 'learning_rate')
+  return True
+
+
+def _check_takes(function: Any, *arguments: str) -> None:
+  """Raises a TypeError if a function does not take arguments of these names."""
+  inspect.signature(function).bind_partial(**dict.fromkeys(arguments))
+
+
+def _are_functions(value: Any) -> bool:
+  return isinstance(value, (list, tuple)) and all(map(callable, value))
+
+
+def _is_float_type(value: Any) -> bool:
+  return tf.as_dtype(value) in (tf.float32, tf.bfloat16, tf.float16)
 
 
 def _one_of(*words: str) -> Check:
-  return Check(f'one of {", ".join(words)}', words.__contains__)
+  return Check(f'one of {", ".join(words)}', words.__contains__, words)
 
 
-_POSITIVE = Check('a whole number, at least 1', _is_positive)
+_POSITIVE = Check(
+  'a whole number, at least 1', lambda v: _is_positive(v) and v < 2**63
+)
 _PLAIN: dict[Any, Check] = {
   int: Check('a whole number', lambda v: type(v) is int),
   float: Check('a number', _is_number),
-  str: Check('a string', lambda v: isinstance(v, str)),
+  str: Check('a string', _is_text),
   bool: Check('True or False', lambda v: isinstance(v, bool)),
   type(None): Check('None', lambda v: v is None),
 }
@@ -103,6 +137,18 @@ _SEED = Check(
   lambda v: type(v) is int and -(2**63) <= v < 2**63,
 )
 _PATTERN = Check('a regular expression', re.compile)
+_FUNCTION = Check('a function or class such as @name', callable)
+_FUNCTIONS = Check(
+  'a list of functions or classes such as [@name]', _are_functions
+)
+_FLOAT_TYPE = Check("a type such as 'float32' or 'bfloat16'", _is_float_type)
+# Names of parameters that are sizes in every function of the host and of ours.
+# Their default may be None.
+_SIZE = re.compile(
+  r'num_(heads|memory_heads|layers|unique_depth_filters)|d_model|ensemble|'
+  r'(?!batch_)\w+_(size|divisor|buckets|relative_pos)|'
+  r'(tile|max|memory_max)_length'
+)
 _OF_RUN: dict[str, Check] = {
   'mode': _one_of(*MODES),
   'model_type': _one_of(
@@ -125,33 +171,47 @@ _OF_RUN: dict[str, Check] = {
   ),
   'mesh_devices': Check(
     "a list of names such as ['gpu:0', 'gpu:1']",
-    lambda v: isinstance(v, (list, tuple)),
+    lambda v: isinstance(v, (list, tuple)) and all(map(_is_text, v)),
   ),
   'train_steps': Check(
     'a whole number, at least 1, or a function such as @name',
-    lambda v: callable(v) or _is_positive(v),
+    lambda v: callable(v) or _POSITIVE.test(v),
   ),
   'iterations_per_loop': _POSITIVE,
   'save_checkpoints_steps': _POSITIVE,
   'keep_checkpoint_max': Check(
     'a whole number, at least 0 (which keeps all)',
-    lambda v: v == 0 or _is_positive(v),
+    lambda v: v == 0 or _POSITIVE.test(v),
   ),
   'total_run_steps': _POSITIVE,
   'perplexity_eval_steps': _POSITIVE,
   'learning_rate_schedule': Check(
-    'a number, at least 0, a function such as @name, or a list of such',
+    'a number, at least 0, a schedule such as '
+    '@learning_rate_schedules.constant, or a list of such',
     _is_learning_rate,
   ),
-  'optimizer': Check('a function such as @name', callable),
-  'init_checkpoint': Check(
-    'the path of a checkpoint',
-    lambda v: isinstance(v, str),
+  'optimizer': Check(
+    'a class of optimizers such as @AdafactorOptimizer', _is_optimizer
   ),
+  'init_checkpoint': Check('the path of a checkpoint', _is_text),
+  'eval_summary_dir': Check('the path of a folder', _is_text),
+  'eval_dir_suffix': _PLAIN[str],
+  'ensemble_inputs': _PLAIN[int],
+  'export_path': Check('the path of a folder', _is_text),
   'variable_filter': Check(
     'a regular expression or a function',
     lambda v: callable(v) or re.compile(v),
   ),
+}
+
+
+_BY_NAME: dict[str, Check] = {
+  'seed': _SEED,
+  'mixture_or_task_name': _PLAIN[str],
+  'layers': _FUNCTIONS,
+  'layer': _FUNCTION,
+  'cls': _FUNCTION,
+  'tokens_per_microbatch_per_replica': _POSITIVE,
 }
 
 
@@ -196,24 +256,27 @@ def _check_values() -> None:
   that is a number. For `utils.run`, which has few of either, a table lists the
   types.
   """
-  faults = []
+  faults: dict[str, str] = {}
   for binding in bindings.bindings():
     check = None if binding.is_call else _declared(binding)
     if check is None or gin.REQUIRED in (binding.raw, binding.value):
       continue
     if not check.passes(binding.value):
-      options = check.expected.removeprefix('one of ').split(', ')
-      hint = nearest(binding.value, options)
-      faults.append(f'{binding}: expected {check.expected}{hint}')
+      hint = nearest(binding.value, check.words)
+      # Many bindings may have their value from one macro.
+      cause = bindings.macro_of(binding.raw) or str(binding)
+      faults.setdefault(
+        cause, f'{binding}: expected {check.expected}{hint or "."}'
+      )
   if faults:
-    raise UserError('. '.join(faults) + '.')
+    raise UserError(' '.join(faults.values()))
   _check_macros()
 
 
 def _declared(binding: bindings.Binding) -> Check | None:
   """Returns the check declared for a parameter; None if it accepts anything.
 
-  Sizes of the model are checked by building it.
+  That sizes are at least 1 is checked by building the model.
   """
   name, declaration = binding.parameter, binding.declaration
   if declaration is None:
@@ -223,18 +286,25 @@ def _declared(binding: bindings.Binding) -> Check | None:
     return None
   if binding.selector.endswith('transformer.utils.run') and name in _OF_RUN:
     return _OF_RUN[name]
-  if name == 'seed':
-    return _SEED
-  if name == 'mixture_or_task_name':
-    return _PLAIN[str]
+  if name in _BY_NAME:
+    return _BY_NAME[name]
+  if binding.selector.endswith('utils.get_variable_dtype'):
+    return _FLOAT_TYPE
   if 'dropout_rate' in name or 'smoothing' in name:
     return _SHARE
   if name.endswith('_filter') and isinstance(default, str):
     return _PATTERN
-  if declaration.annotation is not declaration.empty:
-    return _annotated(declaration.annotation)
+  if name.startswith('sublayers_'):
+    return _FUNCTIONS
   if isinstance(default, bool):
     return _PLAIN[bool]
+  is_function = callable(default) and default is not declaration.empty
+  if is_function or name.endswith(('_fn', '_cls')):
+    return _FUNCTION
+  if _SIZE.fullmatch(name):
+    return _PLAIN[int]
+  if declaration.annotation is not declaration.empty:
+    return _annotated(declaration.annotation)
   return _PLAIN[float] if _is_number(default) else None
 
 

@@ -11,7 +11,7 @@ import fcntl
 import os
 import platform
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import tensorflow.compat.v1 as tf
 from absl import logging
@@ -73,6 +73,15 @@ def check(model_dir: str) -> None:
     atomic.check_writable(model_dir)
     tf.io.gfile.makedirs(model_dir)
   paths.check_written_entries(model_dir)
+  for name in ('log', LOCK):
+    _check_kind(os.path.join(model_dir, name), 'file', os.path.isfile)
+  _check_kind(os.path.join(model_dir, 'commands'), 'folder', os.path.isdir)
+
+
+def _check_kind(path: str, kind: str, is_it: Callable[[str], bool]) -> None:
+  """Refuses what a run cannot write to, such as a folder named `log`."""
+  if os.path.lexists(path) and not is_it(path):
+    raise UserError(f'{path} is no {kind}, which a run writes there: move it')
 
 
 def lock(model_dir: str) -> None:
@@ -99,9 +108,11 @@ def lock(model_dir: str) -> None:
   except OSError:  # the drive does not support locks
     os.close(descriptor)
     return
-  os.ftruncate(descriptor, 0)
-  os.write(descriptor, f'process {os.getpid()} on {platform.node()}\n'.encode())
   _held[path] = descriptor
+  with atomic.errors_named(path):
+    os.ftruncate(descriptor, 0)
+    holder = f'process {os.getpid()} on {platform.node()}\n'
+    os.write(descriptor, holder.encode())
   removed = Folder(model_dir).clear()
   if removed:
     logging.warning(

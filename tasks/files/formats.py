@@ -107,22 +107,25 @@ Items = Iterable[Example | RowError]
 
 
 def decode(data: bytes) -> str:
-  """Decodes UTF-8; a RowError names the first invalid byte."""
+  """Decodes UTF-8; a RowError names the first invalid byte.
+
+  NUL is invalid, too: no text has it, but text in UTF-16 and files that a crash
+  filled have.
+  """
+  text = ''
   try:
-    return data.decode('utf-8')
+    text = data.decode('utf-8')
+    invalid = data.find(b'\0')
   except UnicodeDecodeError as error:
-    column = error.start - data.rfind(b'\n', 0, error.start)
-    found = (
-      f'the byte 0x{data[error.start]:02x} at column {column} is not UTF-8'
-    )
-    for start, kind in _BINARY.items():
-      if data.startswith(start):
-        found = f'{kind} ({found})'
-    raise RowError(
-      found,
-      'UTF-8 text',
-      line=data.count(b'\n', 0, error.start),
-    ) from error
+    invalid = error.start
+  if invalid < 0:
+    return text
+  column = invalid - data.rfind(b'\n', 0, invalid)
+  found = f'the byte 0x{data[invalid]:02x} at column {column} is not UTF-8'
+  for start, kind in _BINARY.items():
+    if data.startswith(start):
+      found = f'{kind} ({found})'
+  raise RowError(found, 'UTF-8 text', line=data.count(b'\n', 0, invalid))
 
 
 def quote(text: str, limit: int = 60) -> str:

@@ -13,10 +13,10 @@ from typing import Any
 
 import tensorflow.compat.v2 as tf
 
+from synth_mtf import filesystem
 from synth_mtf.errors import UserError
 
 _BUFFER_BYTES = 1 << 20
-_LFS_POINTER = b'version https://git-lfs.github.com/spec/'
 
 
 def is_gzip(path: str) -> bool:
@@ -81,11 +81,8 @@ def explained(path: str) -> Iterator[None]:
 def reading(path: str) -> Iterator[Any]:
   """Opens a file; errors while it is open are raised as a UserError."""
   with explained(path), _open(path) as raw:
-    if raw.peek(len(_LFS_POINTER)).startswith(_LFS_POINTER):
-      raise UserError(
-        f'{path} is a pointer of Git LFS; expected the file itself: run '
-        '`git lfs pull` where it was cloned'
-      )
+    if filesystem.is_lfs_pointer(raw.peek()):
+      raise UserError(f'{path} is {filesystem.LFS_POINTER}')
     yield gzip.GzipFile(fileobj=raw) if is_gzip(path) else raw
 
 

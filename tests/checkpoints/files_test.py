@@ -1,5 +1,7 @@
 """Reading and writing checkpoints."""
 
+import re
+import resource
 import subprocess
 import sys
 import time
@@ -39,6 +41,20 @@ def test_what_is_written_is_read(path, tmp_path):
       np.testing.assert_array_equal(checkpoint[variable], value)
     checkpoint.verify()
   assert tf.train.latest_checkpoint(str(tmp_path / 'run')) == path
+
+
+def test_a_full_disk_is_one_line(tmp_path):
+  """A limit of the size of files stands for the disk."""
+  limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+  resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit[1]))
+  try:
+    with pytest.raises(UserError) as caught:
+      write(str(tmp_path / 'run'), 11, {'a': np.zeros([100_000], np.float32)})
+  finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+  message = str(caught.value)
+  assert re.fullmatch(r'.*/run cannot be written: .*; File too large', message)
+  assert not list((tmp_path / 'run').iterdir())
 
 
 def test_what_it_holds(path):

@@ -10,6 +10,7 @@ import tensorflow.compat.v1 as tf
 from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import tensor_bundle_pb2
 
+from synth_mtf import filesystem
 from synth_mtf.checkpoints import files, index_file
 from synth_mtf.checkpoints.folder import is_complete
 from synth_mtf.errors import UserError
@@ -185,6 +186,42 @@ def test_a_name_that_is_not_utf_8(path):
   write(path, {**items, b'caf\xe9': items[NAME.encode()]})
   with pytest.raises(UserError, match=r"the name b'caf.xe9' is not UTF-8"):
     files.Checkpoint(path)
+
+
+@pytest.mark.parametrize('name', ['index', 'data-00000-of-00001'])
+def test_a_pointer_of_git_lfs(path, name):
+  with open(f'{path}.{name}', 'wb') as stream:
+    stream.write(b'version https://git-lfs.github.com/spec/v1\noid sha256:46')
+  with pytest.raises(
+    UserError, match='is a pointer of Git LFS; .*git lfs pull'
+  ):
+    files.Checkpoint(path).verify()
+
+
+@pytest.mark.parametrize('name', ['index', 'data-00000-of-00001'])
+def test_what_may_not_be_read_is_not_damaged(path, name, monkeypatch):
+  """Root may read all files."""
+  file = f'{path}.{name}'
+  read = filesystem.read
+
+  def read_as_nobody(path):
+    if path == file:
+      raise PermissionError(13, 'Permission denied', path)
+    return read(path)
+
+  monkeypatch.setattr(filesystem, 'read', read_as_nobody)
+  monkeypatch.setattr(os, 'access', lambda path, _: path != file)
+  with pytest.raises(UserError) as caught:
+    files.Checkpoint(path)
+  assert f"Permission denied: '{file}'" in str(caught.value)
+  assert 'damaged' not in str(caught.value)
+
+
+def test_a_folder_of_the_name_of_its_data(path):
+  os.remove(f'{path}.data-00000-of-00001')
+  os.mkdir(f'{path}.data-00000-of-00001')
+  with pytest.raises(UserError, match='data-00000-of-00001 is a folder'):
+    files.Checkpoint(path).verify()
 
 
 @pytest.mark.parametrize('count', range(0, 4000, 97))

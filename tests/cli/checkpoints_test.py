@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -129,6 +130,22 @@ def test_checkpoints_are_evaluated_while_they_come(main, tmp_path):
   # The run resumes from what is left.
   assert train(main, 8).wait(timeout=300) == 0
   assert kept(folder) == {'model.ckpt-4', 'model.ckpt-6', 'model.ckpt-8'}
+
+
+@pytest.mark.parametrize(
+  ('name', 'message'),
+  [
+    ('model.ckpt-3', 'model.ckpt-3 is no folder: give a model folder'),
+    ('s4://nobody/run', "cannot be read: .*scheme 's4' not implemented"),
+    ('empty', 'empty holds no checkpoint'),
+  ],
+)
+def test_where_nothing_can_be_kept(tmp_path, monkeypatch, name, message):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'model.ckpt-3.index').touch()
+  (tmp_path / 'empty').mkdir()
+  status, _, error = command.run('checkpoint', 'keep', name)
+  assert status == 2 and re.search(message, error), error
 
 
 def kept(folder):

@@ -91,6 +91,12 @@ def leave_open():
   gin.finalize()
 
 
+def refer_to_nothing():
+  """Through another macro."""
+  gin.parse_config('NAME = %NOTHING\nrun.mode = %NAME')
+  utils.run()
+
+
 def fill_the_disk():
   with open('/dev/full', 'w') as full:
     full.write('x' * 100_000)
@@ -115,6 +121,18 @@ def fill_the_disk():
       r'^out of memory: .*\nMake the batch smaller .*batch_size.*$',
     ),
     (fill_the_disk, 'disk is full: .*No space left'),
+    (
+      lambda: gin.parse_config('run.mode = 10**3'),
+      r'gin syntax: .*: run.mode = 10\*\*3$',
+    ),
+    (
+      lambda: gin.parse_config('run.mode = ["train"'),
+      'gin syntax: EOF .* such as a closing bracket$',
+    ),
+    (
+      refer_to_nothing,
+      'nothing sets the macro %NOTHING, .*--gin_param="NOTHING = ..."',
+    ),
   ],
 )
 def test_what_the_host_raises(function, message):
@@ -152,6 +170,20 @@ def test_what_the_host_raises(function, message):
       ),
       '^the disk is full: runs/a/model.ckpt-7_temp/part-00000; No space left '
       r'on device\n.*keep_checkpoint_max.*$',
+    ),
+    (
+      ValueError(
+        'The passed save_path is not a valid checkpoint: a/model.ckpt-4'
+      ),
+      '^a/model.ckpt-4 is gone: .*keep_checkpoint_max.* removed it while',
+    ),
+    (
+      RuntimeError(
+        'Graph execution error:\n\nDetected at node save/RestoreV2\n'
+        'Unsuccessful TensorSliceReader constructor: Failed to find any '
+        'matching files for a/model.ckpt-4\n\t [[{{node save/RestoreV2}}]]\n'
+      ),
+      '^a/model.ckpt-4 is gone: .*keep_checkpoint_max.* removed it while',
     ),
     (
       RuntimeError(

@@ -82,6 +82,8 @@ def test_our_own_files_are_right(read, run, tmp_path):
     'LayerStack.dropout_rate = None',
     "DenseReluDense.activation = ['gelu', 'linear']",
     'd_ff = 64',
+    'utils.flexible_ckpt_init_mapping.return_mapping_fn = False',
+    'score_from_strings.score_postprocess_fn = @utils.save_scores',
   ],
 )
 def test_good_values(read, binding):
@@ -136,7 +138,49 @@ def test_good_values(read, binding):
     ("utils.run.learning_rate_schedule = '0.1'", "'0.1': expected a number"),
     ('utils.run.learning_rate_schedule = -1', '-1: expected a number'),
     ('utils.run.learning_rate_schedule = [None]', 'a list of such'),
-    ("utils.run.optimizer = 'adam'", "'adam': expected a function"),
+    ("utils.run.optimizer = 'adam'", "'adam': expected a class of optimizers"),
+    (
+      'utils.run.optimizer = @synth_mtf.Random',
+      '= @synth_mtf.Random: expected a class of optimizers',
+    ),
+    ('utils.run.learning_rate_schedule = []', r'\[\]: expected a number'),
+    (
+      'utils.run.learning_rate_schedule = @synth_mtf.Random',
+      '@synth_mtf.Random: expected a number, .* a schedule',
+    ),
+    (
+      "utils.run.layout_rules = [('batch', 'batch'), ('batch', 'model')]",
+      'expected rules such as .*, one for each dimension',
+    ),
+    ('utils.run.mesh_devices = [0]', r'\[0\]: expected a list of names'),
+    (
+      "utils.run.batch_size = ('tokens_per_batch', 'x')",
+      r"or a pair such as \('tokens_per_batch', 65536\)\.\Z",
+    ),
+    (f'utils.run.train_steps = {2**63}', 'expected a whole number, at least'),
+    ('utils.run.train_dataset_fn = 5', '= 5: expected a function or class'),
+    ("utils.run.train_model_fn = 'x'", "'x': expected a function or class"),
+    ('utils.run.eval_summary_dir = 5', '= 5: expected the path of a folder'),
+    ('synth_mtf.self_attention.layer = None', 'None: expected a function'),
+    ('synth_mtf.cross_attention.layer = 5', '= 5: expected a function or'),
+    ("Unitransformer.loss_fn = 'x'", "'x': expected a function or class"),
+    (
+      'encoder/make_layer_stack.layers = [@synth_mtf.feed_forward, 5]',
+      r'\[@synth_mtf.feed_forward, 5\]: expected a list of functions or',
+    ),
+    ('LayerStack.sublayers_final = 5', '= 5: expected a list of functions'),
+    ("Random.max_length = 'x'", "max_length = 'x': expected a whole number"),
+    ('Random.max_length = 2.5', 'max_length = 2.5: expected a whole number'),
+    ("Unitransformer.ensemble = 'x'", "'x': expected a whole number"),
+    ('num_heads = 2.5', r'2.5 \(through num_heads = 2.5\): expected a whole'),
+    ('d_model = 6.5', r'd_model = 6.5\): expected a whole number\.\Z'),
+    (
+      'serialize_num_microbatches.tokens_per_microbatch_per_replica = 0',
+      'replica = 0: expected a whole number, at least 1',
+    ),
+    ("get_variable_dtype.master_dtype = 'int32'", "expected a type such as 'f"),
+    ("dropout_rate = 'x'", r'\A[^:]*: expected a number from 0 to below 1\.\Z'),
+    ('SelfAttention.num_heads = %NONE', 'nothing sets the macro %NONE'),
     ('utils.run.init_checkpoint = 5', 'init_checkpoint = 5: expected the path'),
     ("FactorizedRandom.rank = 'k'", "rank = 'k': expected a whole number"),
     ('dropout_rate = 1.5', 'expected a number from 0 to below 1'),
@@ -160,6 +204,23 @@ def test_a_wrong_value(read, binding, message):
     ('d_ff = 0', r'd_ff.*hidden_size = 0 \(through'),
     ('d_ff = 2.5', 'DenseReluDense.*hidden_size = 2.5'),
     ("d_model = 'wide'", r"d_model = 'wide' \(through"),
+    ('d_model = -8', r'at:\n  transformer.Unitransformer.d_model = -8 .*\Z'),
+    (
+      'synth_mtf.self_attention.layer = @synth_mtf.Random',
+      'self_attention.layer = .*expected a class of layers',
+    ),
+    (
+      'synth_mtf.feed_forward.layer = @transformer_layers.DenseReluDense()',
+      'feed_forward.layer = .*expected a class of layers, .* without ()',
+    ),
+    (
+      'SyntheticAttention.synthesizers = [@utils.run]',
+      r'required positional arguments: [^\n]*\nSettings .* = \[@utils.run\]',
+    ),
+    (
+      'make_layer_stack.layer_stack_cls = @synth_mtf.Random',
+      'the model cannot be built',
+    ),
     ("get_variable_dtype.master_dtype = 'flaot'", "master_dtype = 'flaot'"),
     (
       "DenseReluDense.activation = 'rleu'",

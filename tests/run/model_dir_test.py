@@ -49,6 +49,17 @@ def test_what_is_refused(tmp_path, monkeypatch, name, message):
 
 
 @pytest.mark.parametrize(
+  ('name', 'kind'),
+  [('log', 'file'), (model_dir.LOCK, 'file'), ('commands', 'folder')],
+)
+def test_what_a_run_cannot_write_to_is_named(tmp_path, name, kind):
+  path = tmp_path / name
+  path.touch() if kind == 'folder' else path.mkdir()
+  with pytest.raises(UserError, match=f'{name} is no {kind}, which a run'):
+    model_dir.check(str(tmp_path))
+
+
+@pytest.mark.parametrize(
   ('name', 'files', 'is_kept'),
   [
     ('a/new', ['log', 'commands/command'], False),

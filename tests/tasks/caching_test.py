@@ -2,6 +2,7 @@
 
 import collections
 import json
+import os
 import re
 
 import pytest
@@ -275,6 +276,36 @@ def test_a_command_that_stops_is_resumed(data_dir, out, monkeypatch):
   for file in files:
     assert (out / RTE / file.name).read_bytes() == file.read_bytes()
   assert report.count(RTE) == 2
+
+
+def test_a_command_that_was_killed_at_its_first_file_is_resumed(data_dir, out):
+  left = out / RTE / '.synth_mtf.json.999999999.partial'
+  left.mkdir(parents=True)
+  (left / 'synth_mtf.json').write_text('{"for')
+  assert cache(out, task=RTE)[0] == 0
+  assert not left.exists()
+
+
+@pytest.mark.parametrize(
+  ('kind', 'message'),
+  [
+    ('file', 'is not a folder'),
+    ('link', 'is a broken link'),
+    ('foreign', 'has files, but none is the synth_mtf.json'),
+  ],
+)
+def test_what_is_no_cache_is_left_alone(data_dir, out, kind, message):
+  folder = out / RTE
+  out.mkdir(exist_ok=True)
+  if kind == 'file':
+    folder.touch()
+  elif kind == 'link':
+    folder.symlink_to(folder)
+  else:
+    (folder / '.a.partial').mkdir(parents=True)
+  status, _, err = cache(out, task=RTE)
+  assert status == 2 and RTE in err and message in err, err
+  assert os.path.lexists(folder)
 
 
 def test_an_unfinished_split_is_checked_whatever_the_split(data_dir, out):

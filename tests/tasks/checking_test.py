@@ -100,6 +100,7 @@ _FAULTS = [
   ('cola', _COLA + b' \t\n', 2, '2 tab-separated', '4 (source', 1),
   ('cola', _COLA + b'a\t1\t\tb\rc\n', 2, '1 tab-separated', '4 (source', 2),
   ('cola', _COLA + b'a\t1\t\tcaf\xe9.\n', 2, '0xe9 at column 9', 'UTF-8', 1),
+  ('cola', _COLA + b'a\t1\t\tc\0\0.\n', 2, '0x00 at column 7', 'UTF-8', 1),
   ('rte', _RTE + b'1\ta\tb\tmaybe\n', 3, "label 'maybe'", '1 or not_ent', 1),
   ('stsb', _STSB + b'1\ta\tb\tnan\n', 3, "score 'nan'", 'from 0 to 5', 1),
   ('stsb', _STSB + b'1\ta\tb\t3', 3, 'without a line end', 'its score', 1),

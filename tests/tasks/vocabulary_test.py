@@ -93,6 +93,13 @@ def test_what_is_no_vocabulary_is_named(tmp_path, content):
     vocabulary.load(str(path))
 
 
+def test_a_pointer_of_git_lfs_is_none(tmp_path):
+  path = tmp_path / 'a.model'
+  path.write_text('version https://git-lfs.github.com/spec/v1\noid sha256:46')
+  with pytest.raises(UserError, match='it is a pointer of Git LFS'):
+    vocabulary.load(str(path))
+
+
 def test_vocabulary_of_a_task_is_the_setting():
   """Of all text; an encoder's classes and ends of text are numbers."""
   ours = tasks.VOCABULARY
