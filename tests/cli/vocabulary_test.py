@@ -32,7 +32,7 @@ def data_dir(tmp_path) -> pathlib.Path:
 @pytest.mark.slow  # trains
 @pytest.mark.parametrize('kind', ['unigram', 'bpe'])
 def test_text_of_corpus_and_tasks(data_dir, tmp_path, kind):
-  model = tmp_path / 'new' / 'a.model'
+  model = tmp_path / 'a' / 'new' / 'a.model'
   words = f'vocabulary --data_dir {data_dir} --out {model} --size 80'
   if kind != 'unigram':
     words += f' --model_type={kind}'
