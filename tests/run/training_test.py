@@ -451,6 +451,7 @@ def test_a_stopped_run_exits_with_the_status_of_its_signal(
     )
   assert stopped.value.code == status
   last = Folder(str(tmp_path)).latest()
+  assert last
   assert (
     f'Stopped. {os.path.basename(last)} is saved' in capsys.readouterr().err
   )
