@@ -4,6 +4,7 @@ The tests share one run with default data, which is killed once. Other runs
 train on its data.
 """
 
+import argparse
 import json
 import os
 import re
@@ -270,3 +271,22 @@ def test_sigterm_while_the_page_is_made(killed):
   (folder / 'table.md').unlink()
   said = terminated(done.args, (folder / 'table.md').exists)
   assert 'Done in' not in said
+
+
+@pytest.mark.parametrize(
+  'given, made',
+  [
+    ('', None),
+    ('bytes', 'bytes'),
+    ('gs://bucket/data', 'gs://bucket/data'),
+    ('~/data', os.path.expanduser('~/data')),
+    ('data', os.path.abspath('data')),
+  ],
+)
+def test_flags_name_the_same_files_in_any_working_folder(
+  monkeypatch, given, made
+):
+  monkeypatch.setenv('SYNTH_MTF_DATA_DIR', given)
+  monkeypatch.setenv('SYNTH_MTF_VOCABULARY', given)
+  configuration = demo._configuration(argparse.Namespace())
+  assert (configuration.data_dir, configuration.vocabulary) == (made, made)
