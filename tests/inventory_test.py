@@ -175,3 +175,17 @@ def test_values_are_those_of_the_losses_of_the_seeds(part):
     assert len(losses) == len(row['seeds'])
     found = [statistics.fmean(losses), statistics.stdev(losses)]
     assert row['value'] == pytest.approx(found, abs=2e-4)
+
+
+def test_dialogue_after_more_steps():
+  text = (CHECKOUT / 'docs' / 'results.md').read_text()
+  (sentence,) = re.findall(r'after 300, (.*?)\.\n\n', text, re.S)
+  sentence = ' '.join(sentence.replace('has ', '').split())
+  found = dict(_ENTRY.findall(sentence))
+  rows = {row['model']: row for row in _measured('m')}
+  assert {*found} == {'V', 'R', 'D+V'}
+  for model, number in found.items():
+    at = rows[model]['evaluated'].index(300)
+    losses = [of_seed[at] for of_seed in rows[model]['losses'].values()]
+    mean, spread = statistics.fmean(losses), statistics.stdev(losses)
+    assert number == f'{mean:.3f} ± {spread:.3f}'
