@@ -167,7 +167,7 @@ def test_every_label_is_explained():
   assert used <= known
 
 
-@pytest.mark.parametrize('part', ['h', 'j', 'k', 'm'])
+@pytest.mark.parametrize('part', ['h', 'j', 'k', 'l', 'm'])
 def test_values_are_those_of_the_losses_of_the_seeds(part):
   for row in _measured(part):
     at = row['evaluated'].index(row['steps'])
