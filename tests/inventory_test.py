@@ -3,7 +3,8 @@
 Printed numbers come from the published tables, ours from benchmarks/results.
 A cell names what its numbers are: `En-De: R 27.27, V 27.67` or, for ours,
 `c: R 4.612 ± 0.005`, where c is a part of benchmarks.claims; `h, single:` is a
-part and a word in the name of its task. `compiled:` is of the TPU compiler.
+part and a word in the name of its task, and `n, 0 steps:` a part and a step of
+its shares of attention. `compiled:` is of the TPU compiler.
 """
 
 import json
@@ -82,6 +83,8 @@ def _printed(claim: Claim, column: str, model: str) -> float:
 def _ours(label: str, model: str) -> str:
   """Returns a number as it is formatted from benchmarks/results."""
   part, _, of = label.partition(', ')
+  if of.endswith(' steps'):
+    return _share(part, int(of.split()[0]))
   if part == 'compiled':
     return str(tables.entries('tpu.pretrain_c4_now')[model]['gflop'])
   if part == 'e':
@@ -90,6 +93,17 @@ def _ours(label: str, model: str) -> str:
     row['value'] for row in _measured(part, of) if row['model'] == model
   )
   return ' ± '.join(f'{x:.3f}' for x in value)
+
+
+def _share(part: str, step: int) -> str:
+  """Returns the share of R's attention within a window, of the seeds."""
+  path = tables.HERE / 'results' / f'claims_{part}.json'
+  of_seeds = [
+    statistics.fmean(dict(steps)[step] for steps in of_seed.values())
+    for of_seed in json.loads(path.read_text())['shares'].values()
+  ]
+  mean, spread = statistics.fmean(of_seeds), statistics.stdev(of_seeds)
+  return f'{mean:.3f} ± {spread:.3f}'
 
 
 def _measured(part: str, of: str = '') -> Iterator[dict[str, Any]]:
@@ -163,11 +177,13 @@ def test_parts_have_their_steps_and_seeds(label, _figure, _model, steps, seeds):
 
 def test_every_label_is_explained():
   known = {label for label, *_ in PARTS}
-  used = {label for claim in CLAIMS for label, _ in _labelled(claim.ours)}
-  assert used <= known
+  for claim in CLAIMS:
+    for label, _ in _labelled(claim.ours):
+      part, _, of = label.partition(', ')
+      assert (part if of.endswith(' steps') else label) in known
 
 
-@pytest.mark.parametrize('part', ['h', 'j', 'k', 'l', 'm'])
+@pytest.mark.parametrize('part', ['h', 'j', 'k', 'l', 'm', 'n'])
 def test_values_are_those_of_the_losses_of_the_seeds(part):
   for row in _measured(part):
     at = row['evaluated'].index(row['steps'])
@@ -189,3 +205,12 @@ def test_dialogue_after_more_steps():
     losses = [of_seed[at] for of_seed in rows[model]['losses'].values()]
     mean, spread = statistics.fmean(losses), statistics.stdev(losses)
     assert number == f'{mean:.3f} ± {spread:.3f}'
+
+
+def test_the_share_within_the_window_grows_in_each_table():
+  path = tables.HERE / 'results' / 'claims_n.json'
+  for of_seed in json.loads(path.read_text())['shares'].values():
+    for steps in of_seed.values():
+      shares = [share for _, share in steps]
+      assert shares == sorted(shares)
+      assert len(shares) > 2
