@@ -3,13 +3,15 @@
 Printed numbers come from the published tables, ours from benchmarks/results.
 A cell names what its numbers are: `En-De: R 27.27, V 27.67` or, for ours,
 `c: R 4.612 ± 0.005`, where c is a part of benchmarks.claims; `h, single:` is a
-part and a word in the name of its task, `n, 0 steps:` a part and a step.
+part and a word in the name of its task, and `n, 0 steps:` a part and a step of
+its shares of attention. `compiled:` is of the TPU compiler.
 """
 
 import json
 import re
+import statistics
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -39,18 +41,20 @@ class Claim(NamedTuple):
     return version.strip(', ') or 'v3', number
 
 
-def _claims() -> list[Claim]:
+def _rows(number: int) -> list[list[str]]:
+  """Returns the rows of one of the section's tables, without its header."""
   text = (CHECKOUT / 'docs' / 'results.md').read_text()
   section = text.partition('## The inventory of claims')[2]
   section = section.partition('\n## ')[0]
-  lines = [line for line in section.splitlines() if line.startswith('|')]
+  table = re.findall(r'(?:^\|.*\n)+', section, re.M)[number]
   return [
-    Claim(*(cell.strip() for cell in line.strip('|').split('|')))
-    for line in lines[2:]
+    [cell.strip() for cell in line.strip('|').split('|')]
+    for line in table.splitlines()[2:]
   ]
 
 
-CLAIMS = _claims()
+PARTS = _rows(0)
+CLAIMS = [Claim(*cells) for cells in _rows(1)]
 
 
 def _labelled(cell: str) -> Iterator[tuple[str, str]]:
@@ -79,16 +83,38 @@ def _printed(claim: Claim, column: str, model: str) -> float:
 def _ours(label: str, model: str) -> str:
   """Returns a number as it is formatted from benchmarks/results."""
   part, _, of = label.partition(', ')
+  if of.endswith(' steps'):
+    return _share(part, int(of.split()[0]))
+  if part == 'compiled':
+    return str(tables.entries('tpu.pretrain_c4_now')[model]['gflop'])
   if part == 'e':
     return str(tables.entries('claims_e.model')[model]['x'])
-  path = tables.HERE / 'results' / f'claims_{part}.json'
-  rows = json.loads(path.read_text())['rows']
   (value,) = (
-    row['value']
-    for row in rows
-    if row['model'] == model and (not of or of in row['task'])
+    row['value'] for row in _measured(part, of) if row['model'] == model
   )
   return ' ± '.join(f'{x:.3f}' for x in value)
+
+
+def _share(part: str, step: int) -> str:
+  """Returns the share of R's attention within a window, of the seeds."""
+  path = tables.HERE / 'results' / f'claims_{part}.json'
+  of_seeds = [
+    statistics.fmean(dict(steps)[step] for steps in of_seed.values())
+    for of_seed in json.loads(path.read_text())['shares'].values()
+  ]
+  mean, spread = statistics.fmean(of_seeds), statistics.stdev(of_seeds)
+  return f'{mean:.3f} ± {spread:.3f}'
+
+
+def _measured(part: str, of: str = '') -> Iterator[dict[str, Any]]:
+  """Yields the rows of a part, or those of the tasks with a word."""
+  path = tables.HERE / 'results' / f'claims_{part}.json'
+  results = json.loads(path.read_text())
+  for row in results['rows']:
+    if of in row['task']:
+      # A row's steps are its own, or those of equal time.
+      is_own = 'evaluated' in row
+      yield {**results, **row} if is_own else {**row, **results}
 
 
 def _digits(text: str) -> str:
@@ -134,3 +160,57 @@ def test_each_claim_has_a_verdict(claim):
     'holds|does not hold|in part|not decided|not re-made: ', claim.verdict
   )
   assert claim.ours or claim.verdict.startswith(('not re-made: ', 'holds'))
+
+
+@pytest.mark.parametrize('label, _figure, _model, steps, seeds', PARTS)
+def test_parts_have_their_steps_and_seeds(label, _figure, _model, steps, seeds):
+  if not steps:
+    assert label in ('e', 'compiled')
+    return
+  part, _, of = label.partition(', ')
+  rows = [*_measured(part, of)]
+  assert rows
+  for row in rows:
+    assert row['steps'] == int(steps.replace(',', '')), row['model']
+    assert len(row['seeds']) == int(seeds)
+
+
+def test_every_label_is_explained():
+  known = {label for label, *_ in PARTS}
+  for claim in CLAIMS:
+    for label, _ in _labelled(claim.ours):
+      part, _, of = label.partition(', ')
+      assert (part if of.endswith(' steps') else label) in known
+
+
+@pytest.mark.parametrize('part', ['h', 'j', 'k', 'l', 'm', 'n'])
+def test_values_are_those_of_the_losses_of_the_seeds(part):
+  for row in _measured(part):
+    at = row['evaluated'].index(row['steps'])
+    losses = [of_seed[at] for of_seed in row['losses'].values()]
+    assert len(losses) == len(row['seeds'])
+    found = [statistics.fmean(losses), statistics.stdev(losses)]
+    assert row['value'] == pytest.approx(found, abs=2e-4)
+
+
+def test_dialogue_after_more_steps():
+  text = (CHECKOUT / 'docs' / 'results.md').read_text()
+  (sentence,) = re.findall(r'after 300, (.*?)\.\n\n', text, re.S)
+  sentence = ' '.join(sentence.replace('has ', '').split())
+  found = dict(_ENTRY.findall(sentence))
+  rows = {row['model']: row for row in _measured('m')}
+  assert {*found} == {'V', 'R', 'D+V'}
+  for model, number in found.items():
+    at = rows[model]['evaluated'].index(300)
+    losses = [of_seed[at] for of_seed in rows[model]['losses'].values()]
+    mean, spread = statistics.fmean(losses), statistics.stdev(losses)
+    assert number == f'{mean:.3f} ± {spread:.3f}'
+
+
+def test_the_share_within_the_window_grows_in_each_table():
+  path = tables.HERE / 'results' / 'claims_n.json'
+  for of_seed in json.loads(path.read_text())['shares'].values():
+    for steps in of_seed.values():
+      shares = [share for _, share in steps]
+      assert shares == sorted(shares)
+      assert len(shares) > 2

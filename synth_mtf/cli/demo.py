@@ -172,13 +172,13 @@ def _configuration(args: argparse.Namespace) -> Configuration:
   if 'steps' in given:
     given.setdefault('pretrain_steps', given['steps'])
     given.setdefault('finetune_steps', given['steps'])
-  given['data_dir'] = _absolute(os.environ.get('SYNTH_MTF_DATA_DIR'))
-  given['vocabulary'] = _absolute(os.environ.get('SYNTH_MTF_VOCABULARY'))
+  given['data_dir'] = absolute(os.environ.get('SYNTH_MTF_DATA_DIR'))
+  given['vocabulary'] = absolute(os.environ.get('SYNTH_MTF_VOCABULARY'))
   names = {field.name for field in dataclasses.fields(Configuration)}
   return Configuration(**{n: v for n, v in given.items() if n in names})
 
 
-def _absolute(path: str | None) -> str | None:
+def absolute(path: str | None) -> str | None:
   """Returns a local path for any working folder; others are kept."""
   if not path or path == 'bytes' or '://' in path:
     return path or None

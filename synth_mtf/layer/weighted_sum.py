@@ -236,12 +236,14 @@ def _batch_shared_average(
   else:
     results = sums()
   numerator, denominator, center, least = results
+  # First, so that no sum of a padding query is found to be inexact.
+  denominator = zero_hidden(denominator, visibility.queries)
   denominator = nan_if_clipped(denominator, least)
   if use_log_z:
-    # A query that sees only padding has a denominator of 0.
+    # The denominator of padding is 0.
     is_zero = mtf.cast(mtf.equal(denominator, 0.0), denominator.dtype)
     use_log_z(mtf.log(denominator + is_zero) + center)
-  return divide(numerator, zero_hidden(denominator, visibility.queries))
+  return divide(numerator, denominator)
 
 
 def _average_on_tpu(

@@ -62,3 +62,17 @@ def test_decoding_computes_what_training_computes(start):
 def test_a_size_below_one_is_refused():
   with pytest.raises(ConfigurationError, match='filter_width = 0'):
     synth_mtf.ConvReluDense(filter_width=0)
+
+
+def test_dropout_is_that_of_t5_the_same_for_all_positions():
+  x = np.broadcast_to(harness.draw('x', [3, 1, D_MODEL]), [3, 7, D_MODEL])
+  found = harness.parallel(
+    lambda: synth_mtf.ConvReluDense(
+      hidden_size=D_FF, filter_width=WIDTH, dropout_rate=0.5
+    ),
+    x,
+    np.ones([3, 7], int),
+  ).output[:, 1:-1]  # those with both neighbours
+  harness.assert_close(found, found[:, :1].repeat(5, axis=1), 'positions')
+  kept = expected(x, np.ones([3, 7], int), (-1, 0, 1))[:, 1:-1]
+  assert (abs(found - kept).max(axis=(1, 2)) > 1e-2).all()

@@ -270,3 +270,17 @@ def test_sigterm_while_the_page_is_made(killed):
   (folder / 'table.md').unlink()
   said = terminated(done.args, (folder / 'table.md').exists)
   assert 'Done in' not in said
+
+
+@pytest.mark.parametrize(
+  'given, made',
+  [
+    ('', None),
+    ('bytes', 'bytes'),
+    ('gs://bucket/data', 'gs://bucket/data'),
+    ('~/data', os.path.expanduser('~/data')),
+    ('data', os.path.abspath('data')),
+  ],
+)
+def test_a_path_is_the_same_in_any_working_folder(given, made):
+  assert demo.absolute(given) == made

@@ -1,12 +1,13 @@
 """`synth-mtf vocabulary`: a model of the data's own text, or a clear error."""
 
+import argparse
 import json
 import pathlib
 
 import pytest
 from sentencepiece import sentencepiece_model_pb2
 
-from synth_mtf.cli.vocabulary import texts
+from synth_mtf.cli.vocabulary import add_arguments, texts
 from synth_mtf.tasks import vocabulary as vocabularies
 from tests.cli.command import run
 
@@ -32,7 +33,7 @@ def data_dir(tmp_path) -> pathlib.Path:
 @pytest.mark.slow  # trains
 @pytest.mark.parametrize('kind', ['unigram', 'bpe'])
 def test_text_of_corpus_and_tasks(data_dir, tmp_path, kind):
-  model = tmp_path / 'new' / 'a.model'
+  model = tmp_path / 'a' / 'new' / 'a.model'
   words = f'vocabulary --data_dir {data_dir} --out {model} --size 80'
   if kind != 'unigram':
     words += f' --model_type={kind}'
@@ -66,6 +67,13 @@ def test_text_of_a_task_file(data_dir, tmp_path, with_data):
   assert 'animals' in out and ('synth_glue_cola' in out) == with_data
   vocabulary = vocabularies.load(str(model))
   assert vocabulary.decode(vocabulary.encode('the yak')) == 'the yak'
+
+
+def test_the_size_is_t5s_by_default():
+  parser = argparse.ArgumentParser()
+  add_arguments(parser)
+  given = parser.parse_args(['--out', 'a.model'])
+  assert (given.size, given.model_type) == (32_000, 'unigram')
 
 
 def test_without_text_the_flags_are_named(tmp_path):

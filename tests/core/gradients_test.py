@@ -2,7 +2,7 @@
 
 import mesh_tensorflow as mtf
 
-from synth_mtf.core.gradients import recompute_in_backward
+from synth_mtf.core.gradients import not_before, recompute_in_backward
 from tests import harness
 from tests.core import cases
 from tests.core.cases import WEIGHTS, Case, floats
@@ -47,3 +47,12 @@ def test_on_a_tpu_the_gradient_reads_nothing_on_the_way(mesh):
     mtf.gradients([mtf.reduce_sum(y)], [a, b])
     read = [x for op in graph.operations[forward:] for x in op.inputs]
   assert (way in read) != mesh.tpu
+
+
+@cases.on_cpu_and_tpu
+def test_only_a_tpu_has_a_barrier(mesh):
+  with harness.new_graph(mesh) as (_, mesh_object):
+    a, b = (
+      harness.constant(mesh_object, floats(WEIGHTS, n), WEIGHTS) for n in 'ab'
+    )
+    assert (not_before(b, a) is a) != mesh.tpu

@@ -130,6 +130,17 @@ def test_heat_maps_have_tokens_and_leave_out_what_is_hidden():
   assert below == TOKENS['decoder']
 
 
+@pytest.mark.parametrize('layers', [[1], [1, 6]])
+def test_heat_maps_fill_their_figure(layers):
+  """Blank bands would appear if it were too tall for its square cells."""
+  figure = of_attention.heat_maps(attention(), 'decoder', layers=layers)
+  figure.draw_without_rendering()
+  maps = [a.get_position() for a in figure.axes if a.images]
+  lines = {round(box.y0, 3): box.height for box in maps}
+  assert len(lines) == len(layers)
+  assert sum(lines.values()) > 0.6
+
+
 def test_a_dollar_is_no_formula(tmp_path):
   figure = of_attention.heat_maps(attention(), 'encoder')
   _, svg = style.write(figure, str(tmp_path / 'map'))

@@ -5,6 +5,7 @@ import threading
 
 import gin
 import pytest
+import tensorflow.compat.v1 as tf
 
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files, model as models
@@ -95,3 +96,14 @@ def test_threads_take_turns():
   for thread in threads:
     thread.join()
   assert letters == {'random': {'', 'R'}, 'dense': {'', 'D'}}
+
+
+def test_only_errors_are_logged_meanwhile():
+  before = tf.logging.get_verbosity()
+  try:
+    tf.logging.set_verbosity(tf.logging.DEBUG)
+    with described(text('random'), 'a.gin') as made, made.configured():
+      assert tf.logging.get_verbosity() == tf.logging.ERROR
+    assert tf.logging.get_verbosity() == tf.logging.DEBUG
+  finally:
+    tf.logging.set_verbosity(before)

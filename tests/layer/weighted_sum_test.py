@@ -295,6 +295,20 @@ def test_a_tpu_gives_nan_where_its_exponentials_do_not_suffice(member):
   assert not found[3].any()
 
 
+@family.some('random', 'random_random', 'biased_values_random')
+@pytest.mark.parametrize('settings', [{}, {'z_loss_coeff': 0.1}])
+def test_a_column_that_only_padding_sees_makes_no_nan(member, settings):
+  """In a decoder, the column comes after the tokens of the shorter rows."""
+  checks.parallel(
+    member.but(**settings),
+    PADDED,
+    DECODER,
+    weights=far_column,
+    mesh=harness.TPU,
+    tolerance=400 * 2.0**-22,
+  )
+
+
 def test_a_far_lower_logit_has_no_weight():
   x = family.tokens(np.ones([1, 2]))
 

@@ -114,9 +114,12 @@ def test_what_is_given_is_on_the_page(tmp_path):
     assert run.name in made
 
 
-def test_figures_that_can_be_drawn(tmp_path):
+def test_figures_that_can_be_drawn(tmp_path, monkeypatch):
   """R+V, with a checkpoint, and R; neither was evaluated."""
   pytest.importorskip('matplotlib', reason='the extra [plot]')
+  from synth_mtf.figures import of_runs
+
+  curves = of_runs.curves
   found = trained(tmp_path, 'random_vanilla', 'random')
   model.write(tmp_path / 'random_vanilla', 'random_vanilla', ['num_layers = 1'])
   looked = [random_attention(layers=1)]
@@ -137,6 +140,10 @@ def test_figures_that_can_be_drawn(tmp_path):
   ]
   captions = [one.caption for one in page.draw(found, [])[0]]
   assert captions == ['Learning curves', of_alpha]
+  monkeypatch.setattr(of_runs, 'curves', lambda runs: curves(runs) * 2)
+  captions = [one.caption for one in page.draw(found, [])[0]]
+  both = ['Learning curves, 1 of 2', 'Learning curves, 2 of 2']
+  assert captions == [*both, of_alpha]
 
 
 def test_runs_and_how_their_configurations_differ(tmp_path):

@@ -1,6 +1,9 @@
 """What is refused of a run with --tpu before its model is built."""
 
+import contextlib
 import importlib.util
+import socket
+import time
 
 import gin
 import pytest
@@ -106,6 +109,22 @@ class TestWorkersOfASlice:
       UserError, match=r'no TensorFlow server answers at localhost:1 \('
     ):
       tpu.check_address(f'{server},grpc://localhost:1')
+
+  def test_one_that_is_silent(self, monkeypatch):
+    monkeypatch.setattr(tpu, '_SECONDS', 0.2)
+    with contextlib.ExitStack() as stack:
+      silent = stack.enter_context(socket.socket())
+      silent.bind(('127.0.0.1', 0))
+      silent.listen(0)
+      host, port = silent.getsockname()
+      for _ in range(8):  # fill its queue, which it never reads
+        waiting = stack.enter_context(socket.socket())
+        waiting.setblocking(False)
+        waiting.connect_ex((host, port))
+      begun = time.monotonic()
+      with pytest.raises(UserError, match=r'no TensorFlow server answers'):
+        tpu.check_address(f'grpc://{host}:{port}')
+      assert time.monotonic() - begun < 10
 
   def test_an_address_without_a_number(self):
     with pytest.raises(UserError, match='answers at localhost:port'):

@@ -1,7 +1,9 @@
 """What a training session counts, shows, checks, saves and repeats."""
 
 import io
+import os
 import random
+import signal
 import time
 import types
 
@@ -15,6 +17,7 @@ from mesh_tensorflow.transformer import transformer
 from synth_mtf.checkpoints.folder import Folder, step_of
 from synth_mtf.errors import UserError
 from synth_mtf.host import events, losses, patches
+from synth_mtf.pjrt import hosts
 from synth_mtf.run import hooks, outcome, training
 from synth_mtf.run.output import Console
 
@@ -404,3 +407,52 @@ def test_the_last_line_of_a_complete_run_does_not_wait_for_its_turn(
   assert ('2/2' in stream.getvalue()) == is_complete
   # Two lines say that it begins.
   assert len(stream.getvalue().splitlines()) == 2 + is_complete
+
+
+def _one_weight(features, labels, mode, config):
+  weight = tf.get_variable('w', [], initializer=tf.ones_initializer())
+  loss = weight * tf.reduce_mean(features['targets'])
+  train = tf.assign_add(tf.train.get_global_step(), 1)
+  saver = tf.train.CheckpointSaverHook(config.model_dir, save_steps=10**6)
+  return tf.estimator.EstimatorSpec(
+    mode, loss=loss, train_op=train, training_chief_hooks=[saver]
+  )
+
+
+@pytest.mark.slow  # takes over this process's signals
+@pytest.mark.parametrize(
+  'asks, status',
+  [
+    (lambda: os.kill(os.getpid(), signal.SIGINT), 130),
+    (lambda: os.kill(os.getpid(), signal.SIGTERM), 143),
+    (hosts.stop.ask, 143),  # the wish of another host
+  ],
+  ids=['SIGINT', 'SIGTERM', 'another host'],
+)
+def test_a_stopped_run_exits_with_the_status_of_its_signal(
+  tmp_path, capsys, asks, status
+):
+  estimator = tf.estimator.Estimator(_one_weight, str(tmp_path))
+
+  def rows():
+    for number in range(1000):
+      if number == 3:
+        asks()
+      yield {'targets': np.ones([4], np.float32)}
+
+  def dataset(sequence_length, vocabulary, dataset_split):
+    return tf.data.Dataset.from_generator(
+      rows, output_signature={'targets': tf.TensorSpec([4], tf.float32)}
+    )
+
+  with pytest.raises(SystemExit) as stopped:
+    training.train_with_progress(
+      estimator, None, {'targets': 4}, 1, dataset, 10**6, None
+    )
+  assert stopped.value.code == status
+  last = Folder(str(tmp_path)).latest()
+  assert last
+  assert (
+    f'Stopped. {os.path.basename(last)} is saved' in capsys.readouterr().err
+  )
+  assert 0 < step_of(last) < 1000

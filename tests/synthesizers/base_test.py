@@ -244,3 +244,9 @@ def test_max_length_of_each_stack():
     with gin.config_scope(stack or None):
       (table,) = synth_mtf.SyntheticAttention().synthesizers
     assert vars(table)['max_length'] == length
+
+
+def test_the_smallest_size_is_one():
+  base.check_sizes(family.R, rank=1, factors=(0, 0), trainable=False)
+  with pytest.raises(ConfigurationError, match='rank = 0: expected at least 1'):
+    base.check_sizes(family.R, heads=1, rank=0)

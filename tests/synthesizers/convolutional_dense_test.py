@@ -17,6 +17,20 @@ def test_the_width_is_three_by_default():
   assert function.relu
 
 
+@pytest.mark.parametrize(
+  'width, relu, letter',
+  [
+    (3, True, 'CRC'),
+    (5, True, 'CRC5'),
+    (3, False, 'Conv'),
+    (7, False, 'Conv7'),
+  ],
+)
+def test_the_letter_names_an_unusual_width(width, relu, letter):
+  function = synth_mtf.ConvolutionalDense(filter_width=width, relu=relu)
+  assert function.letter == letter
+
+
 @pytest.mark.parametrize('width', [1, 4, 9])  # 9 is wider than the row
 @family.both_rows
 def test_filter_width(width, rows, stack):
