@@ -116,9 +116,9 @@ def _explain(error: BaseException) -> str | None:
   if isinstance(error, SyntaxError) and str(error.filename).endswith('.py'):
     return f'Python syntax: {error.filename}:{error.lineno}: {error.msg}'
   if isinstance(error, SyntaxError):
-    message = _GIN_VALUE.sub(_NOT_A_VALUE, str(error))
+    fault = _GIN_VALUE.sub(_NOT_A_VALUE, str(error))
     line = (error.text or '').strip()
-    return f'gin syntax: {message}' + (f': {line}' if line else '')
+    return f'gin syntax: {fault}' + (f': {line}' if line else '')
   if isinstance(error, tokenize.TokenError):
     return (
       f'gin syntax: {error.args[0]}: expected the end of a value, such as a '
