@@ -223,12 +223,13 @@ def heat_maps(
   maps = maps[np.ix_(np.array(rows) - 1, np.array(columns) - 1)]
   most = float(np.nanmax(np.abs(maps)))
   queries, memory = attention.axes(stack, example)
-  width = (style.WIDTH - 1.4) / len(columns)
-  height = width * len(queries) / len(memory) + 0.35
-  with style.panels(len(rows), len(columns), height, layout='compressed') as (
-    figure,
-    grid,
-  ):
+  # A single column would otherwise be as large as a page.
+  width = style.WIDTH if len(columns) > 1 else style.WIDTH / 2
+  panel_width = (width - 1.4) / len(columns)
+  height = panel_width * len(queries) / len(memory) + 0.35
+  with style.panels(
+    len(rows), len(columns), height, layout='compressed', width=width
+  ) as (figure, grid):
     for row, layer, of_layer in zip(grid, rows, maps, strict=True):
       for panel, head, of_head in zip(row, columns, of_layer, strict=True):
         panel.imshow(

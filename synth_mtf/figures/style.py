@@ -111,6 +111,7 @@ def panels(
   height: float = 1.6,
   layout: str = 'constrained',
   legend_title: str | None = None,
+  width: float = WIDTH,
   **settings: Any,
 ) -> Iterator[tuple[Figure, Panels]]:
   """Yields a figure and its panels, indexed [row, column], to be drawn on.
@@ -124,10 +125,11 @@ def panels(
     height: height of a row in inches.
     layout: 'compressed' if panels have a fixed aspect ratio.
     legend_title: shown above the legend.
+    width: width of the figure in inches.
     **settings: passed to `Figure.subplots`.
   """
   with matplotlib.rc_context(_SETTINGS):
-    figure = Figure(figsize=(WIDTH, height * rows + 0.55), layout=layout)
+    figure = Figure(figsize=(width, height * rows + 0.55), layout=layout)
     yield figure, figure.subplots(rows, columns, squeeze=False, **settings)
     _add_legend(figure, legend_title)
 

@@ -175,9 +175,12 @@ class TrainingHook(tf.estimator.SessionRunHook):
 
     The speed is that of the last minute: a start is slow for many steps, as
     caches fill. At the end it is that of all steps but this process's first.
+    The second step alone says nothing: it may take a hundred times as long as
+    later ones.
     """
     shown = f'{self.step}/{self._total}  {self._format.format(_mean(steps))}'
-    if self.step == self._first_step:
+    measured = self.step - self._first_step
+    if not measured or measured == 1 and self.step < self._total:
       return shown
     since, first_time = self._marks[0]
     if self.step >= self._total:

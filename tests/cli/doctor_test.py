@@ -61,7 +61,9 @@ def test_a_healthy_machine(some_data, monkeypatch):
 def test_a_wrong_data_folder_and_vocabulary(tmp_path):
   empty = tmp_path / 'empty'
   empty.mkdir()
-  status, report = doctor(empty, tmp_path / 'none.model')
+  vocabulary = tmp_path / 'broken.model'
+  vocabulary.write_text('no vocabulary')
+  status, report = doctor(empty, vocabulary)
   assert status == 1
   assert "FAULT  vocabulary '" in report
   assert f'FAULT  data folder {empty}: files of 0 tasks\n       -> ' in report

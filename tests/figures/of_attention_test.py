@@ -141,6 +141,12 @@ def test_heat_maps_fill_their_figure(layers):
   assert sum(lines.values()) > 0.6
 
 
+def test_heat_maps_of_one_head_are_half_a_page_wide():
+  both = of_attention.heat_maps(attention(), 'encoder')
+  one = of_attention.heat_maps(attention(), 'encoder', heads=[1])
+  assert one.get_figwidth() == both.get_figwidth() / 2
+
+
 def test_a_dollar_is_no_formula(tmp_path):
   figure = of_attention.heat_maps(attention(), 'encoder')
   _, svg = style.write(figure, str(tmp_path / 'map'))

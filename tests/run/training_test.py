@@ -103,6 +103,22 @@ def test_the_speed_is_that_of_the_last_minute(monkeypatch):
   assert '  1.0/s  14 min' in last
 
 
+def test_the_second_step_alone_gives_no_time_left(monkeypatch):
+  monkeypatch.setenv('SYNTH_MTF_PROGRESS_SECONDS', '0')
+  stream = io.StringIO()
+  with tf.Graph().as_default():
+    scaffold = starting_at(0)
+    tf.add_to_collection(tf.GraphKeys.LOSSES, tf.ones([]))
+    train = tf.assign_add(tf.train.get_global_step(), 1)
+    hook = shown_by('', 9, stream=stream)
+    with tf.train.SingularMonitoredSession([hook], scaffold) as session:
+      for _ in range(3):
+        session.run(train)
+  lines = stream.getvalue().splitlines()
+  assert "train  2/9  T5's loss 1.000" in lines
+  assert 'left' in lines[-1] and lines[-1].startswith('train  3/9')
+
+
 @pytest.mark.parametrize('steps', [1, 3])
 def test_a_signal_ends_the_session_after_its_step(steps):
   signals = iter([None] * (steps - 1) + [15])
