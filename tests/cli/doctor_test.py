@@ -52,6 +52,7 @@ def test_a_healthy_machine(some_data, monkeypatch):
 def test_a_wrong_data_folder_and_vocabulary(tmp_path):
   empty = tmp_path / 'empty'
   empty.mkdir()
+  (tmp_path / 'none.model').write_text('no SentencePiece model')
   status, report = doctor(empty, tmp_path / 'none.model')
   assert status == 1
   assert "FAULT  vocabulary '" in report
