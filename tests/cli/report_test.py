@@ -148,7 +148,10 @@ def test_a_run_without_configuration_is_reported(runs, here, tmp_path):
     ('attention {} --text=a --out=.', 'expected a file'),
     ('attention {} --task=synth_glue_cola', 'did you mean'),
     ('attention {} --input=gone.txt', 'gone.txt is missing or empty'),
-    ('attention {} --text=a --vocabulary=gone.model', 'cannot be read as'),
+    (
+      'attention {} --text=a --vocabulary=gone.model',
+      "'gone.model' does not exist",
+    ),
     ('attention {}/../broken --text=a', 'damaged'),
     ('report no_such', 'no_such does not exist; expected a model folder'),
     ('report {} --attention=x.npz', 'x.npz is not a file'),

@@ -128,7 +128,9 @@ def test_examples_of_a_task_need_a_vocabulary_that_can_be_read(tmp_path):
     "name: sums\nfiles: {train: a.tsv}\ninputs: '{q}'\ntargets: '{a}'\n"
     'metrics: [accuracy]\n'
   )
+  vocabulary = tmp_path / 'broken.model'
+  vocabulary.write_text('no vocabulary')
   words = 'tasks', 'sums', f'--task_file={tmp_path}/task.yaml'
-  status, _, err = command.run(*words, '--vocabulary=no.model')
-  assert status == 2 and "vocabulary 'no.model' cannot be read" in err
+  status, _, err = command.run(*words, f'--vocabulary={vocabulary}')
+  assert status == 2 and f"vocabulary '{vocabulary}' cannot be read" in err
   assert 'user code' not in err and 'File "' not in err
