@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import weakref
 from typing import Any
 
 import gin
@@ -214,13 +215,16 @@ def test_few_shapes_are_kept(folder, monkeypatch):
   monkeypatch.setattr(loaded, '_PARTS', 3)
   with synth_mtf.load(folder) as one:
     expected = one.score(INPUTS, TARGETS), one.predict(INPUTS, max_length=4)
-    graphs = set()
+    session: Any = one._loaded  # noqa: SLF001
+    graphs = [weakref.ref(session._graph)]  # noqa: SLF001
     for length in range(1, 8):
       one.predict(INPUTS[:2], max_length=length)
-      session: Any = one._loaded  # noqa: SLF001
       assert len(session._parts) <= 3  # noqa: SLF001
-      graphs.add(session._graph)  # noqa: SLF001
+      if graphs[-1]() is not session._graph:  # noqa: SLF001
+        graphs.append(weakref.ref(session._graph))  # noqa: SLF001
     assert len(graphs) >= 3
+    alive = [graph for graph in graphs if graph()]
+    assert len(alive) == 1  # a discarded graph would keep its memory
     scores = one.score(INPUTS, TARGETS)
     np.testing.assert_allclose(scores, expected[0], rtol=1e-6)
     assert one.predict(INPUTS, max_length=4) == expected[1]

@@ -73,7 +73,6 @@ class Loaded:
     self._weights = self._session.run(weights)
     self.close()
     self._open()
-    _return_memory()
 
   def close(self) -> None:
     """Frees the memory."""
@@ -96,6 +95,7 @@ class Loaded:
       if key not in self._parts:
         if len(self._parts) >= _PARTS:
           self._reopen()
+          _return_memory()
         with self._graph.as_default():
           self._parts[key] = self._add(build, shapes, options)
       part = self._parts[key]
