@@ -46,6 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='default: on a terminal, terminal, which is split to fit its width; '
     'elsewhere, markdown',
   )
+  parser.add_argument(
+    '--bold',
+    action=argparse.BooleanOptionalAction,
+    default=True,
+    help='whether the best numbers of each column are bold (default: yes)',
+  )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -67,4 +73,6 @@ def run(args: argparse.Namespace) -> None:
     print(views.as_json(table, args.errors, args.paper))
   else:
     grid = views.grid(table, args.errors, args.paper)
+    if not args.bold:
+      grid = printing.without_bold(grid)
     print(printing.text(grid, args.format))

@@ -55,6 +55,12 @@ def text(grid: Grid, form: str | None = None) -> str:
   return Escaped(terminal(grid, width, bold=is_terminal))
 
 
+def without_bold(grid: Grid) -> Grid:
+  """Returns a table whose best numbers look like the others."""
+  rows = [[BEST.sub(r'\1', cell) for cell in row] for row in grid.rows]
+  return grid._replace(rows=rows)
+
+
 def _one_line(paragraph: str) -> str:
   return escaped(' '.join(paragraph.splitlines()))
 

@@ -41,6 +41,8 @@ def test_without_a_terminal_it_prints_markdown(folders):
   (row,) = [line for line in out.splitlines() if 'Syn (R) ' in line]
   assert '15.0±7.1' in row
   assert '**30.0**' in out
+  _, plain, _ = run('table', *folders, '--no-bold')
+  assert '30.0' in plain and '**' not in plain
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,12 @@ def test_latex():
   ]
 
 
+def test_the_best_without_bold():
+  text = printing.markdown(printing.without_bold(GRID))
+  assert '**' not in text
+  assert '| Syn (R) | 22.0 |' in re.sub(' +', ' ', text)
+
+
 def test_a_terminal_gets_pieces_that_fit_with_the_models_names():
   for width in range(24, 100, 7):
     lines = printing.terminal(GRID, width, bold=False).splitlines()
