@@ -52,7 +52,18 @@ def cross_attention(
     layer: the class that a variant binds, if any.
     otherwise: the class to use without one: T5's own, or an equivalent.
   """
-  return _made('cross_attention', layer or otherwise)
+  made = _made('cross_attention', layer or otherwise)
+  looks_at_itself = isinstance(made, transformer_layers.SelfAttention)
+  if looks_at_itself and not isinstance(
+    made, transformer_layers.EncDecAttention
+  ):
+    raise ConfigurationError(
+      f'synth_mtf.cross_attention.layer makes {type(made).__name__}, which '
+      "attends to the decoder's own input, so that no layer would read the "
+      "encoder's output: expected a class such as "
+      '@synth_mtf.SyntheticEncDecAttention (variants/cross_*.gin)'
+    )
+  return made
 
 
 @gin.configurable(module='synth_mtf')

@@ -40,6 +40,14 @@ def test_the_layer_in_a_place(place, bindings, expected):
   assert type(other[place]()).__module__ == transformer_layers.__name__
 
 
+@pytest.mark.parametrize('name', ['SelfAttention', 'SyntheticAttention'])
+def test_cross_attention_reads_the_encoder(name):
+  """A layer of self-attention would train, without the inputs."""
+  gin.parse_config(f'synth_mtf.cross_attention.layer = @{name}')
+  with pytest.raises(UserError, match=f"makes {name}, .* the decoder's own"):
+    stacks.cross_attention()
+
+
 @pytest.mark.parametrize(
   'run',
   sorted(
