@@ -195,7 +195,7 @@ def test_values_are_those_of_the_losses_of_the_seeds(part):
 
 def test_dialogue_after_more_steps():
   text = (CHECKOUT / 'docs' / 'results.md').read_text()
-  (sentence,) = re.findall(r'after 300, (.*?)\.\n\n', text, re.S)
+  (sentence,) = re.findall(r'after 300 steps: (.*?)\.\n\n', text, re.S)
   sentence = ' '.join(sentence.replace('has ', '').split())
   found = dict(_ENTRY.findall(sentence))
   rows = {row['model']: row for row in _measured('m')}
