@@ -73,7 +73,8 @@ def test_ways_to_name_a_text(runs, here, words, step, texts):
   status, out, _ = run('attention', runs[0], *words, '--out=rv.npz')
   assert status == 0
   found = file.read('rv.npz')
-  assert f'(R+V), step {step}, {found.examples} examples: rv.npz' in out
+  number = f'{found.examples} example{"s" * (found.examples > 1)}'
+  assert f'(R+V), step {step}, {number}: rv.npz' in out
   assert found.step == step
   if texts:
     assert {side: list(of) for side, of in found.texts.items()} == texts

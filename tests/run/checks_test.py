@@ -48,7 +48,8 @@ COLA = "--gin_param=MIXTURE_NAME = 'synth_glue_cola_v002'"
     ([run_param("mesh_shape = 'batch:3'")], 'does not divide'),
     ([run_param("variable_filter = '^no'")], r"'\^no' matches no variable"),
     ([run_param("mode = 'eval'")], "'eval' needs a checkpoint"),
-    (['--vocabulary=/no.model'], "'/no.model' cannot be read"),
+    (['--vocabulary=/no.model'], "'/no.model' does not exist"),
+    (['--vocabulary={folder}/a.model'], "a.model' cannot be read"),
     (['--data_dir={folder}'], 'no file corpus/'),
     (['--data_dir={folder}', COLA], 'CoLA/train.tsv:2: .*2'),
   ],
@@ -57,6 +58,7 @@ def test_a_run_is_checked(refused, tmp_path, words, message):
   file = tmp_path / 'glue' / 'CoLA' / 'train.tsv'
   file.parent.mkdir(parents=True)
   file.write_text('gj04\t1\t\tA book.\ngj04\t2\t\tA pen.\n')
+  (tmp_path / 'a.model').write_text('no vocabulary')
   words = [word.replace('{folder}', str(tmp_path)) for word in words]
   refused(tmp_path, *words, match=message)
 
