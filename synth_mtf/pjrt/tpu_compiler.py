@@ -54,6 +54,7 @@ def cores_of(name: str) -> Sequence[Any]:
   os.environ['TPU_ACCELERATOR_TYPE'] = name
   os.environ['TPU_WORKER_HOSTNAMES'] = 'localhost'
   os.environ['ALLOW_MULTIPLE_LIBTPU_LOAD'] = '1'  # beside other processes
+  os.environ.pop('TPU_LOAD_LIBRARY', None)  # 0 means not to load it
   from jax.experimental import topologies
 
   chosen = SLICES[name]
