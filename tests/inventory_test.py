@@ -207,6 +207,16 @@ def test_dialogue_after_more_steps():
     assert number == f'{mean:.3f} ± {spread:.3f}'
 
 
+def test_encoders_at_their_best_step():
+  text = ' '.join((CHECKOUT / 'docs' / 'results.md').read_text().split())
+  for row in _measured('l', 'ag_news'):
+    best = [min(of_seed) for of_seed in row['losses'].values()]
+    mean, spread = statistics.fmean(best), statistics.stdev(best)
+    assert f'{row["model"]} has {mean:.3f} ± {spread:.3f}' in text or (
+      f'{row["model"]} {mean:.3f} ± {spread:.3f}' in text
+    )
+
+
 def test_the_share_within_the_window_grows_in_each_table():
   path = tables.HERE / 'results' / 'claims_n.json'
   for of_seed in json.loads(path.read_text())['shares'].values():
