@@ -66,7 +66,7 @@ def test_the_first_asks(name, number):
 
 
 def test_it_is_acknowledged_before_it_has_an_effect():
-  process = start(3, loop=ACKNOWLEDGED)
+  process = start(15, loop=ACKNOWLEDGED)
   time.sleep(0.3)  # it computes now, and no longer prints
   process.send_signal(2)
   said, interrupted = process.stdout.read().splitlines()
