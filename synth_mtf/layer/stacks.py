@@ -53,10 +53,9 @@ def cross_attention(
     otherwise: the class to use without one: T5's own, or an equivalent.
   """
   made = _made('cross_attention', layer or otherwise)
-  looks_at_itself = isinstance(made, transformer_layers.SelfAttention)
-  if looks_at_itself and not isinstance(
-    made, transformer_layers.EncDecAttention
-  ):
+  is_attention = isinstance(made, transformer_layers.SelfAttention)
+  reads_encoder = isinstance(made, transformer_layers.EncDecAttention)
+  if is_attention and not reads_encoder:
     raise ConfigurationError(
       f'synth_mtf.cross_attention.layer makes {type(made).__name__}, which '
       "attends to the decoder's own input, so that no layer would read the "
@@ -79,8 +78,8 @@ def _made(owner: str, make: Any) -> transformer.TransformerLayer:
   layer = make() if callable(make) else None
   if not isinstance(layer, transformer.TransformerLayer):
     raise ConfigurationError(
-      f'synth_mtf.{owner}.layer = {make!r}: expected a class of layers, such '
-      'as @synth_mtf.SyntheticAttention, without ()'
+      f'synth_mtf.{owner}.layer = {make!r}: expected a class of layers, '
+      '@name without ()'
     )
   return layer
 
