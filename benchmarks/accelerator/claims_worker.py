@@ -190,19 +190,25 @@ class Worker:
     print(f'worker {self._args.worker}: {what}, {elapsed:.0f} s', flush=True)
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the arguments that `turns` passes on."""
+  add = parser.add_argument
+  add('folder', type=pathlib.Path)
+  add('--out', type=pathlib.Path, required=True)
+  add('--seeds', nargs='+', type=int, default=[0, 1, 2])
+  add('--steps', type=int, help='instead of those of the plan')
+  add('--seconds', type=float, default=100.0, help='at most, roughly')
+
+
 def main(argv: Sequence[str] | None = None) -> None:
   """Trains the models on the command line."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
+  add_arguments(parser)
   add = parser.add_argument
-  add('folder', type=pathlib.Path)
-  add('--out', type=pathlib.Path, required=True)
   add('--worker', default='0', help='the name of this process')
   add('--models', nargs='+', required=True, metavar='PART:MODEL')
-  add('--seeds', nargs='+', type=int, default=[0, 1, 2])
-  add('--steps', type=int, help='instead of those of the plan')
-  add('--seconds', type=float, default=100.0, help='at most, roughly')
   worker = Worker(parser.parse_args(argv))
   worker.start()
   worker.train()

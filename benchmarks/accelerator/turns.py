@@ -26,6 +26,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchmarks.accelerator import claims_worker
 from benchmarks.accelerator.claims_model import read_plan
 
 Plan = Mapping[str, Any]
@@ -206,16 +207,12 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
+  claims_worker.add_arguments(parser)
   add = parser.add_argument
-  add('folder', type=pathlib.Path)
-  add('--out', type=pathlib.Path, required=True)
   add('--parts', nargs='+', help='these alone')
   add('--gpu_parts', nargs='*', default=[])
   add('--gpu_processes', type=int, default=3)
   add('--cpu_processes', type=int, default=os.cpu_count())
-  add('--seeds', nargs='+', type=int, default=[0, 1, 2])
-  add('--steps', type=int, help='instead of those of the plan')
-  add('--seconds', type=float, default=100.0, help='at most, roughly')
   return parser.parse_args(argv)
 
 
