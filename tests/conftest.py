@@ -30,6 +30,7 @@ from t5.models import mesh_transformer_main  # noqa: F401
 
 from synth_mtf import remembered
 from synth_mtf.cpu import padding
+from synth_mtf.run import output
 from tests import official_files
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
@@ -81,6 +82,7 @@ def _no_settings_of_other_tests(monkeypatch):
   _remove_settings(monkeypatch)
   folder = pathlib.Path(tempfile.mkdtemp())  # inside that of all tests
   monkeypatch.setattr(remembered, '_folder', lambda: folder)
+  monkeypatch.setattr(output, '_kept', [])  # it begins the process's next log
   gin.clear_config()
   tf.enable_resource_variables()
   logging.set_verbosity(_VERBOSITY)
