@@ -162,6 +162,40 @@ def one_at_a_time(folder: str, name: str) -> Iterator[None]:
     os.close(descriptor)
 
 
+@contextlib.contextmanager
+def sole_writer(folder: str, command: str) -> Iterator[None]:
+  """Refuses a folder that another process has opened by this function.
+
+  The operating system's lock on the folder, which ends with the process.
+  Buckets have no locks, and neither have some drives.
+
+  Args:
+    folder: exists.
+    command: what writes to the folder, in words.
+
+  Raises:
+    UserError: another process writes to the folder.
+  """
+  if '://' in folder:
+    yield
+    return
+  descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+  try:
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+  except BlockingIOError:
+    os.close(descriptor)
+    raise UserError(
+      f'another {command} is writing to {folder}: wait for it, or stop it, and '
+      'give the same command again.'
+    ) from None
+  except OSError:  # the drive has no locks
+    pass
+  try:
+    yield
+  finally:
+    os.close(descriptor)
+
+
 def check_writable(folder: str, setting: str = '--model_dir') -> None:
   """Checks that a folder, which may not exist yet, is writable."""
   if not folder.strip():

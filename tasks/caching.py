@@ -6,11 +6,12 @@ therefore serves runs with any sequence length. Its files are TFRecords, which
 TensorFlow reads on any host; official files and task files are read in Python.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import seqio
@@ -79,10 +80,20 @@ class TaskCache:
     num_shards = self.record.splits[split].num_shards
     return cache_record.shard_path(self.folder, split, number, num_shards)
 
-  def start(self) -> None:
-    """Records what is to be written."""
+  @contextlib.contextmanager
+  def opened(self) -> Iterator[None]:
+    """Records what is to be written, and keeps other processes from writing it.
+
+    Raises:
+      UserError: another process writes this cache, or has written it meanwhile
+        with another vocabulary or from other files.
+    """
     tf.io.gfile.makedirs(self.folder)
-    cache_record.write(self.folder, self.record)
+    with atomic.sole_writer(self.folder, '`synth-mtf cache`'):
+      _check_unchanged(self.folder, self.record)
+      self.record.splits.update(_begun(self.folder))
+      cache_record.write(self.folder, self.record)
+      yield
 
   def write(
     self, split: str, number: int, progress: cache_files.Progress

@@ -81,7 +81,8 @@ def run(args: argparse.Namespace) -> None:
       for split in cache.without_files:
         console.line(f'{cache.task.name} {split}: left out, it has no files')
     for cache in caches:
-      _write(cache, args.verify, console)
+      with cache.opened():
+        _write(cache, args.verify, console)
   rows = []
   for cache in caches:
     rows += [_row(cache, split) for split in cache.record.splits]
@@ -131,7 +132,6 @@ def _check_splits(args: argparse.Namespace, caches: Sequence[Any]) -> None:
 
 def _write(cache: Any, verifies: bool, console: output.Console) -> None:
   """Writes the files of a task that are not there yet."""
-  cache.start()
   for split in cache.record.splits:
     title = f'{cache.task.name} {split}'
     numbers = cache.unwritten(split)

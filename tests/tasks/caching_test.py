@@ -8,7 +8,7 @@ import re
 import pytest
 import seqio
 
-from synth_mtf import tasks
+from synth_mtf import atomic, tasks
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import cache_record, cached, caching, inspection
 from tests.cli import command
@@ -276,6 +276,29 @@ def test_a_command_that_stops_is_resumed(data_dir, out, monkeypatch):
   for file in files:
     assert (out / RTE / file.name).read_bytes() == file.read_bytes()
   assert report.count(RTE) == 2
+
+
+def test_another_command_writes_to_the_same_folder(data_dir, out):
+  assert cache(out, '--split=validation', task=RTE)[0] == 0
+  folder = str(out / RTE)
+  with atomic.sole_writer(folder, 'command'):
+    status, _, err = cache(out, task=RTE)
+  assert status == 2
+  assert f'another `synth-mtf cache` is writing to {folder}: wait' in err
+  assert cache(out, task=RTE)[0] == 0
+
+
+def test_what_another_command_wrote_meanwhile_is_kept(data_dir, out):
+  """This one has planned, and waits for the files of other tasks."""
+  planned = caching.begin(tasks.get(RTE), str(out), ['train'], ['cache'])
+  assert cache(out, '--split=validation', task=RTE)[0] == 0
+  with planned.opened():
+    assert planned.unwritten('train') == [0]
+    assert planned.unwritten('validation') == []
+  assert cache_record.read(str(out / RTE)).splits.keys() == {
+    'train',
+    'validation',
+  }
 
 
 def test_a_command_that_was_killed_at_its_first_file_is_resumed(data_dir, out):
