@@ -5,6 +5,7 @@ import gc
 import logging as python_logging
 import os
 import pathlib
+import random
 import shutil
 import signal
 import tempfile
@@ -23,6 +24,7 @@ from synth_mtf.host import patches, tpu_runtime
 patches.prepare_host()
 
 import gin
+import numpy as np
 import seqio
 import tensorflow.compat.v1 as tf
 from absl import logging
@@ -89,6 +91,10 @@ def _no_settings_of_other_tests(monkeypatch):
   folder = pathlib.Path(tempfile.mkdtemp())  # inside that of all tests
   monkeypatch.setattr(remembered, '_folder', lambda: folder)
   monkeypatch.setattr(output, '_kept', [])  # it begins the process's next log
+  random.seed(0)  # Mesh-TensorFlow and metrics draw from them
+  np.random.seed(0)
+  # seqio leaves it as it was when a data set failed.
+  monkeypatch.setattr(seqio.utils, '_NEXT_MAP_SEED', None)
   outcome.clear()
   cache_dirs = [*seqio.get_global_cache_dirs()]
   handlers = {number: signal.getsignal(number) for number in _SIGNALS}
