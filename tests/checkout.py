@@ -22,7 +22,7 @@ def run(
   *words: Any,
   cwd: Any = CHECKOUT,
   check: bool = True,
-  timeout: int | None = 600,
+  timeout: int | None = 3000,
   **options: Any,
 ) -> 'subprocess.CompletedProcess[str]':
   """Runs a command to its end; with `check`, it must not fail."""

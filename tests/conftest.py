@@ -2,8 +2,10 @@
 
 import collections
 import gc
+import logging as python_logging
 import os
 import pathlib
+import random
 import shutil
 import signal
 import tempfile
@@ -22,6 +24,8 @@ from synth_mtf.host import patches, tpu_runtime
 patches.prepare_host()
 
 import gin
+import numpy as np
+import seqio
 import tensorflow.compat.v1 as tf
 from absl import logging
 
@@ -30,7 +34,8 @@ from t5.models import mesh_transformer_main  # noqa: F401
 
 from synth_mtf import remembered
 from synth_mtf.cpu import padding
-from synth_mtf.run import output
+from synth_mtf.results import standard_error
+from synth_mtf.run import outcome, output
 from tests import official_files
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
@@ -43,6 +48,7 @@ REAL_DATA = pathlib.Path(
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
   signal.signal(signal.SIGINT, signal.default_int_handler)
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _FAST_CASES = 2  # of each test, in `make test-fast`
 _cases_by_test: dict[str, list[pytest.Item]] = collections.defaultdict(list)
 
@@ -74,6 +80,8 @@ def _no_settings_of_the_user():
   with pytest.MonkeyPatch.context() as patch:
     _remove_settings(patch)
     patch.setattr(padding, '_LEAST', 0)
+    # No metric of a few examples is slow, however busy this machine is.
+    patch.setattr(standard_error, '_MOST_SECONDS', 60.0)
     yield
 
 
@@ -83,11 +91,26 @@ def _no_settings_of_other_tests(monkeypatch):
   folder = pathlib.Path(tempfile.mkdtemp())  # inside that of all tests
   monkeypatch.setattr(remembered, '_folder', lambda: folder)
   monkeypatch.setattr(output, '_kept', [])  # it begins the process's next log
+  random.seed(0)  # Mesh-TensorFlow and metrics draw from them
+  np.random.seed(0)
+  # seqio leaves it as it was when a data set failed.
+  monkeypatch.setattr(seqio.utils, '_NEXT_MAP_SEED', None)
+  outcome.clear()
+  cache_dirs = [*seqio.get_global_cache_dirs()]
+  handlers = {number: signal.getsignal(number) for number in _SIGNALS}
   gin.clear_config()
+  seqio.MixtureRegistry.names()  # removes the tasks of another test's files
+  tf.reset_default_graph()  # random operations are seeded by their number
   tf.enable_resource_variables()
+  # T5's main adds it, for good; then warnings also go to stderr.
+  python_logging.root.removeHandler(logging.get_absl_handler())
   logging.set_verbosity(_VERBOSITY)
   with mock.patch.dict(os.environ):  # commands set some for their processes
     yield
+  output.end_wait()  # of a command that failed
+  for number, handler in handlers.items():
+    signal.signal(number, handler)
+  seqio.set_global_cache_dirs(cache_dirs)
   gin.clear_config()
 
 

@@ -17,7 +17,7 @@ import pathlib
 import re
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from synth_mtf import __version__
@@ -80,7 +80,7 @@ _SELF_LOADING = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-  """Runs the command line.
+  """Runs the command line, and leaves the environment as it was.
 
   Args:
     argv: the arguments of `synth-mtf`; by default those of this process.
@@ -93,8 +93,29 @@ def main(argv: Sequence[str] | None = None) -> int:
   words = sys.argv[1:] if argv is None else argv
   out: Any = output.Printable(sys.stdout)
   err: Any = output.Printable(sys.stderr)
-  with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+  with (
+    contextlib.redirect_stdout(out),
+    contextlib.redirect_stderr(err),
+    _environment_kept(),
+  ):
     return _run(words)
+
+
+@contextlib.contextmanager
+def _environment_kept() -> Iterator[None]:
+  """Undoes at the end what a command sets for itself and its processes.
+
+  The next command of this process would take it for the user's.
+  """
+  before = dict(os.environ)
+  try:
+    yield
+  finally:
+    for name in os.environ.keys() - before.keys():
+      del os.environ[name]
+    for name, value in before.items():
+      if os.environ.get(name) != value:
+        os.environ[name] = value
 
 
 def _run(words: Sequence[str]) -> int:

@@ -31,6 +31,7 @@ from synth_mtf.run import main, output, process
 _PATIENCE = 300  # attempts, one second apart, to reach a starting task
 _TRIES = 3  # failed attempts until a started task counts as lost
 _SECONDS = 5  # timeout of one attempt
+_GOODBYE = 60  # seconds to notify tasks that may be busy
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
     ).start()
   if task:
     _wait_for_goodbye(server, task)
+    ended.set()  # task 0 is not lost
     print(f'Task 0 ({hosts[0]}) has finished, and so has this one.', flush=True)
     time.sleep(1)  # task 0 closes its session first
     os._exit(0)  # the server would never exit
@@ -129,7 +131,7 @@ def _send_goodbye(server: Any, tasks: Sequence[int]) -> None:
 
   with tf.Graph().as_default(), contextlib.suppress(tf.errors.OpError):
     notifications = [_queue(task).enqueue(True) for task in tasks]
-    with _session(server, tasks, _SECONDS) as session:
+    with _session(server, tasks, _GOODBYE) as session:
       session.run(notifications)
 
 

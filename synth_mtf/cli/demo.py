@@ -111,9 +111,12 @@ def run(args: argparse.Namespace) -> int:
       'on them are not scores of the benchmarks (see --data_dir).'
     )
   # On SIGTERM, running stages save a checkpoint, as on Ctrl-C.
-  signal.signal(signal.SIGTERM, signal.default_int_handler)
-  with stopping.acknowledged(lambda text: console.line(f'\n{text}'), _ENDING):
-    return _run(args, configuration, used_data, console)
+  before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+  try:
+    with stopping.acknowledged(lambda text: console.line(f'\n{text}'), _ENDING):
+      return _run(args, configuration, used_data, console)
+  finally:
+    signal.signal(signal.SIGTERM, before)
 
 
 def _run(

@@ -11,7 +11,7 @@ from synth_mtf.errors import UserError
 
 # Functions that cannot be left halfway: gin would confuse its scopes.
 _ENTERING = {'config_scope', '__enter__', '__exit__'}
-_MOST_SECONDS = 10  # of the processor; T5's largest model takes three
+_MOST_SECONDS = 30  # of the processor; T5's largest model takes three
 
 
 @contextlib.contextmanager

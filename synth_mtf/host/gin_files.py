@@ -28,6 +28,7 @@ def parse(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
   if t5s not in gin.config._LOCATION_PREFIXES:
     gin.add_config_file_search_path(t5s)
   host = pathlib.Path(mesh_tensorflow.transformer.__file__).parent
+  disabled = logging.root.manager.disable
   logging.disable(logging.ERROR)  # gin logs each file that it looks for
   try:
     with explanations.explained():
@@ -38,7 +39,7 @@ def parse(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
         skip_unknown=mesh_transformer.DEPRECATED_GIN_REFERENCES,
       )
   finally:
-    logging.disable(logging.NOTSET)
+    logging.disable(disabled)
 
 
 def bindings(text: str, file: str = '') -> dict[str, str]:

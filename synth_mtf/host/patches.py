@@ -144,6 +144,26 @@ def separate_gin() -> Callable[[], AbstractContextManager[Any]]:
   )
 
 
+@contextlib.contextmanager
+def separate_caches() -> Iterator[None]:
+  """Makes seqio forget at the end in which folders it has found caches.
+
+  It keeps them, and that of each task, as long as the process lives: the next
+  run would read the cache of this one.
+  """
+  import seqio
+
+  before = [*seqio.get_global_cache_dirs()]
+  try:
+    yield
+  finally:
+    seqio.set_global_cache_dirs(before)
+    for name in seqio.TaskRegistry.names():
+      task = seqio.TaskRegistry.get(name)
+      task._cache_dir = None
+      task._stats = {}
+
+
 def before_names_are_looked_up(register: Callable[[], object]) -> None:
   """Makes seqio call `register()` before it lists its mixtures, for good.
 

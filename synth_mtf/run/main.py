@@ -121,8 +121,10 @@ def _run(words: Sequence[str]) -> int:
 
   import gin
   from absl import app, flags
+  from absl.testing import flagsaver
   from t5.models import mesh_transformer_main
 
+  from synth_mtf.host import patches
   from synth_mtf.run import flags_of_model_api, model_dir as model_dirs
 
   def main(argv: Sequence[str]) -> None:
@@ -150,8 +152,15 @@ def _run(words: Sequence[str]) -> int:
       mesh_transformer_main.main(argv)
       _remember_model(model_dir)
 
+  separate_gin = patches.separate_gin()
   try:
-    app.run(main, [sys.argv[0], *words])
+    # The next command of this process begins without what this one was given.
+    with (
+      separate_gin(),
+      flagsaver.flagsaver(),
+      patches.separate_caches(),
+    ):
+      app.run(main, [sys.argv[0], *words])
   except SystemExit as done:  # from app.run or a stopped run
     return int(done.code or 0)
   finally:

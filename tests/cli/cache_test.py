@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 import time
 
 import pytest
@@ -11,7 +12,20 @@ from tests.cli import command
 pytestmark = pytest.mark.slow  # starts processes
 
 QNLI = 'synth_glue_qnli_v002'
-PATIENCE = 300
+PATIENCE = 1500
+# Waits to be killed before the third file, however late that comes.
+_TWO_FILES = """
+import sys, time
+from synth_mtf import cli
+from synth_mtf.tasks import cache_files
+write = cache_files.write
+def write_two(path, *more):
+  if path.endswith('train.tfrecord-00002-of-00005'):
+    time.sleep(6000)
+  return write(path, *more)
+cache_files.write = write_two
+sys.exit(cli.main())
+"""
 
 
 def test_a_killed_command_goes_on(made_data, tmp_path):
@@ -21,7 +35,7 @@ def test_a_killed_command_goes_on(made_data, tmp_path):
     f'--data_dir={made_data}',
   ]
   process = subprocess.Popen(
-    [command.PROGRAM, *words],
+    [sys.executable, '-c', _TWO_FILES, *words],
     stdout=subprocess.DEVNULL,
     stderr=subprocess.DEVNULL,
   )

@@ -15,6 +15,7 @@ from tests.cli import command
 
 pytestmark = pytest.mark.slow  # trains
 
+PATIENCE = 1500
 TASK = 'synth_glue_rte_v002'
 SMALL = (
   '--vocabulary=bytes',
@@ -80,23 +81,23 @@ def evaluated(folder):
 
 def test_checkpoints_are_evaluated_while_they_come(main, tmp_path):
   folder = tmp_path / 'run'
-  assert train(main, 2).wait(timeout=300) == 0
+  assert train(main, 2).wait(timeout=PATIENCE) == 0
   evaluation = main('eval_en_mix', 'eval_checkpoint_step = None')
   training = None
-  deadline = time.monotonic() + 300
+  deadline = time.monotonic() + PATIENCE
   while 4 not in evaluated(folder):
     assert time.monotonic() < deadline
     if training is None and evaluated(folder):
       training = train(main, 4)
     time.sleep(0.2)
   assert training is not None
-  assert training.wait(timeout=300) == 0
+  assert training.wait(timeout=PATIENCE) == 0
   assert evaluated(folder) == {2, 4}
   evaluation.send_signal(signal.SIGINT)
-  evaluation.wait(timeout=60)
+  evaluation.wait(timeout=PATIENCE)
 
   # Only the last and the best stay; the first one is the best of equal ones.
-  assert train(main, 6).wait(timeout=300) == 0
+  assert train(main, 6).wait(timeout=PATIENCE) == 0
   metrics = folder / 'validation_eval' / 'metrics.json'
   content = json.loads(metrics.read_text())
   for result in content['results']:
@@ -128,7 +129,7 @@ def test_checkpoints_are_evaluated_while_they_come(main, tmp_path):
   assert kept(folder) == {'model.ckpt-4', 'model.ckpt-6'}
 
   # The run resumes from what is left.
-  assert train(main, 8).wait(timeout=300) == 0
+  assert train(main, 8).wait(timeout=PATIENCE) == 0
   assert kept(folder) == {'model.ckpt-4', 'model.ckpt-6', 'model.ckpt-8'}
 
 

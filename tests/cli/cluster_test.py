@@ -31,7 +31,7 @@ TWO = (
   "--gin_param=utils.run.mesh_devices = ['/job:worker/task:0/device:CPU:0', "
   "'/job:worker/task:1/device:CPU:0']",
 )
-PATIENCE = 300
+PATIENCE = 1500
 
 
 @pytest.fixture(scope='module')

@@ -184,7 +184,7 @@ def test_metrics_are_those_of_the_table(killed):
     assert column['runs'][0]['value'] == pytest.approx(value)
 
 
-def wait_for(condition, process, seconds=300):
+def wait_for(condition, process, seconds=1500):
   deadline = time.monotonic() + seconds
   while time.monotonic() < deadline:
     if condition():
@@ -247,7 +247,7 @@ def terminated(words, condition, seconds=0):
   wait_for(condition, running)
   time.sleep(seconds)
   running.send_signal(signal.SIGTERM)
-  assert running.wait(120) == 130
+  assert running.wait(600) == 130
   said, _ = running.communicate()
   assert 'The same command resumes where it stopped' in said
   return said

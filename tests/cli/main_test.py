@@ -3,9 +3,12 @@
 import os
 import re
 import shlex
+import signal
 from unittest import mock
 
+import gin
 import pytest
+from absl import flags
 
 import synth_mtf
 from synth_mtf import cli
@@ -13,6 +16,8 @@ from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.results.layouts import LAYOUTS
 from tests import checkout
 from tests.cli.command import PROGRAM, run
+
+TASK = 'synth_glue_rte_v002'
 
 
 def shown(capsys, *words) -> str:
@@ -187,6 +192,44 @@ def test_an_error_is_one_message(monkeypatch, error, status, message):
 
   monkeypatch.setattr('synth_mtf.cli.doctor.run', fail)
   assert run('doctor') == (status, '', f'synth-mtf: {message}\n')
+
+
+def test_a_command_leaves_the_environment(tmp_path, monkeypatch):
+  """The next one of this process would take it for the user's."""
+  during = {}
+  monkeypatch.setattr(
+    'synth_mtf.cli.cache.run', lambda args: during.update(os.environ)
+  )
+  monkeypatch.setenv('SYNTH_MTF_VOCABULARY', 'mine')
+  before = dict(os.environ)
+  words = [f'--task={TASK}', f'--out={tmp_path}', f'--data_dir={tmp_path}']
+  assert run('cache', *words, '--vocabulary=bytes') == (0, '', '')
+  assert during['SYNTH_MTF_DATA_DIR'] == str(tmp_path)
+  assert during['SYNTH_MTF_VOCABULARY'] == 'bytes'
+  assert dict(os.environ) == before
+  monkeypatch.undo()
+  monkeypatch.setenv('SYNTH_MTF_CACHE_DIR', str(tmp_path))
+  assert run('cache', *words[:1], '--out=a*')[0] == 2
+  assert os.environ['SYNTH_MTF_CACHE_DIR'] == str(tmp_path)
+
+
+def test_a_demo_leaves_the_handlers_of_signals():
+  before = signal.getsignal(signal.SIGTERM)
+  assert run('demo', '--out=gs://bucket/demo')[0] == 2
+  assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_run_leaves_neither_flags_nor_bindings(tmp_path):
+  """The next one of this process would add its own to them."""
+  gin.bind_parameter('utils.run.batch_size', 8)
+  before = gin.config_str()
+  words = [f'--model_dir={tmp_path}/run', '--gin_file=sizes/tiny.gin']
+  for more in (['--gin_param=dropout_rate = 0.3'], []):
+    status, _, err = run('transformer', *words, *more)
+    assert status == 2 and 'error: no mesh is set' in err
+    assert gin.config_str() == before and not gin.config_is_locked()
+    assert not flags.FLAGS.model_dir.startswith(str(tmp_path))
+    assert not flags.FLAGS.gin_file and not flags.FLAGS.gin_param
 
 
 def test_an_unknown_error_keeps_its_traceback(monkeypatch):

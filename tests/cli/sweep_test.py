@@ -39,7 +39,7 @@ def test_a_killed_sweep_continues_and_ends_with_one_table(tmp_path):
   with subprocess.Popen(
     [SWEEP], env=environment, start_new_session=True, stdout=subprocess.DEVNULL
   ) as process:
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 1500
     while not first.exists() and process.poll() is None:
       assert time.monotonic() < deadline
       time.sleep(0.1)

@@ -1,5 +1,6 @@
 """Every gin file that is there: parsed, finalized, built, reloaded."""
 
+import logging
 import pathlib
 import re
 import shlex
@@ -25,6 +26,16 @@ def names(folder):
   stems = sorted(p.stem for p in (FOLDER / folder).glob('*.gin'))
   assert stems
   return stems
+
+
+def test_logging_stays_disabled_where_it_was():
+  before = logging.root.manager.disable
+  logging.disable(logging.WARNING)
+  try:
+    gin_files.parse(['sizes/tiny.gin'])
+    assert logging.root.manager.disable == logging.WARNING
+  finally:
+    logging.disable(before)
 
 
 def test_no_file_is_without_a_test():

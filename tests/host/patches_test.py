@@ -56,6 +56,18 @@ def test_t5s_main_runs_inside_a_context_and_nobody_else_does(monkeypatch):
   assert mesh_transformer_main.utils is not utils
 
 
+def test_a_run_leaves_no_folder_of_caches(tmp_path):
+  task = seqio.TaskRegistry.get('synth_glue_rte_v002')
+  (tmp_path / task.name).mkdir()
+  (tmp_path / task.name / 'COMPLETED').touch()
+  before = [*seqio.get_global_cache_dirs()]
+  with patches.separate_caches():
+    seqio.add_global_cache_dirs([str(tmp_path)])
+    assert task.cache_dir == str(tmp_path / task.name)
+  assert seqio.get_global_cache_dirs() == before
+  assert task.cache_dir is None
+
+
 without_estimator = pytest.mark.skipif(
   tf.__version__.startswith('2.12'), reason='this TensorFlow has Estimator'
 )

@@ -66,7 +66,7 @@ class Host:
 
   def wait(self):
     """Returns what it printed, and its status."""
-    output, _ = self.process.communicate(timeout=600)
+    output, _ = self.process.communicate(timeout=3000)
     return output, self.process.returncode
 
 

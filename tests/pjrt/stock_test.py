@@ -130,7 +130,7 @@ def test_the_stock_command_on_two_hosts(words, tmp_path):
     for number in range(2)
   ]
   for host in hosts:
-    output, _ = host.communicate(timeout=600)
+    output, _ = host.communicate(timeout=3000)
     assert not host.returncode, output
   t5_main.synth_mtf_transformer(
     *words(one, no_dropout, '--device=cpu', steps=3)

@@ -37,7 +37,7 @@ class Browser(webdriver.Chrome):
     self.wait(lambda: all(map(self.reading, ('left', 'right'))))
 
   def wait(self, condition):
-    WebDriverWait(self, 20, 0.02).until(lambda _: condition())
+    WebDriverWait(self, 300, 0.02).until(lambda _: condition())
 
   def find(self, selector):
     return self.find_element(By.CSS_SELECTOR, selector)
@@ -64,7 +64,12 @@ class Browser(webdriver.Chrome):
 
   def settle(self):
     """Waits until what was chosen is unpacked and drawn."""
-    self.execute_script('return new Promise((done) => setTimeout(done, 150))')
+    self.execute_script("""
+      const weights = panels.map((panel) => panel.block.weight);
+      return Promise.all(weights).then(
+        () => new Promise((done) => setTimeout(done, 150)),
+      );
+    """)
 
   def point_at(self, panel, query, memory):
     """Moves the pointer to the middle of a cell."""
@@ -115,7 +120,7 @@ class Browser(webdriver.Chrome):
 def browser(tmp_path_factory):
   """Chromium; skips the tests where it cannot be installed."""
   folder = tmp_path_factory.mktemp('browser')
-  done = run(CHECKOUT / '.ci' / 'install_browser', timeout=300, check=False)
+  done = run(CHECKOUT / '.ci' / 'install_browser', timeout=1500, check=False)
   if done.returncode:
     pytest.skip(f'no browser: {done.stderr.strip()}')
   options = webdriver.ChromeOptions()

@@ -23,12 +23,12 @@ from tests.tasks.folder import write
 RTE = 'synth_glue_rte_v002'
 # It does not import tensorflow_text: a cache has tokens.
 SERVER = """
-import sys, time
+import sys
 import tensorflow.compat.v1 as tf
 cluster = tf.train.ClusterSpec({'worker': ['localhost:' + sys.argv[1]]})
 server = tf.distribute.Server(cluster, job_name='worker', task_index=0)
 print(server.target, flush=True)
-time.sleep(1000)
+sys.stdin.read()
 """
 TASK = b"""\
 name: nli
@@ -49,6 +49,7 @@ def other_process():
   server = subprocess.Popen(
     [sys.executable, '-c', SERVER, str(port)],
     env={**os.environ, 'CUDA_VISIBLE_DEVICES': ''},
+    stdin=subprocess.PIPE,
     stdout=subprocess.PIPE,
     stderr=subprocess.DEVNULL,
     text=True,

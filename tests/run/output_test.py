@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import subprocess
 import sys
 import time
@@ -76,8 +77,10 @@ def test_a_text_that_stands_is_followed_by_its_age(monkeypatch, tmp_path):
     time.sleep(0.3)
   first, *rest = ended.splitlines()
   assert first == 'task  build ...'
-  assert rest[:2] == ['task  build ...  0 s'] * 2
-  assert 'load ...  0 s' in rest[rest.index('task  done') :]
+  aged = r'task  build \.\.\.  \d+ s'
+  assert all(re.fullmatch(aged, line) for line in rest[:2])
+  after = '\n'.join(rest[rest.index('task  done') :])
+  assert re.search(r'^load \.\.\.  \d+ s$', after, re.M)
   assert (tmp_path / 'out').read_text() == f'{ended}task  step 1\n'
 
 
@@ -87,17 +90,17 @@ def test_age_is_shown_while_output_is_kept(monkeypatch, capfd):
 
   def has_age():
     shown.append(capfd.readouterr().out)
-    return '  0 s\n' in ''.join(shown)
+    return re.search(r'  \d+ s\n', ''.join(shown))
 
   with open(1, 'w', closefd=False) as stdout:
     console = Console(stdout)
     with console.task('load'), output.kept():
       _wait_for(has_age)
-  assert ''.join(shown).startswith('load  ...\nload  ...  0 s\n')
+  assert re.match(r'load  \.\.\.\nload  \.\.\.  \d+ s\n', ''.join(shown))
 
 
 def _wait_for(condition):
-  end = time.monotonic() + 20
+  end = time.monotonic() + 300
   while not condition():
     assert time.monotonic() < end
     time.sleep(0.05)

@@ -28,7 +28,7 @@ def as_command(tmp_path, body, *words, interpreter=(), **environment):
       'SYNTH_MTF_PROGRESS_SECONDS': '1000',
       **environment,
     },
-    timeout=120,
+    timeout=600,
     check=False,
   )
 

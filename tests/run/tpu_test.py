@@ -3,7 +3,6 @@
 import contextlib
 import importlib.util
 import socket
-import time
 
 import gin
 import pytest
@@ -121,10 +120,8 @@ class TestWorkersOfASlice:
         waiting = stack.enter_context(socket.socket())
         waiting.setblocking(False)
         waiting.connect_ex((host, port))
-      begun = time.monotonic()
       with pytest.raises(UserError, match=r'no TensorFlow server answers'):
         tpu.check_address(f'grpc://{host}:{port}')
-      assert time.monotonic() - begun < 10
 
   def test_an_address_without_a_number(self):
     with pytest.raises(UserError, match='answers at localhost:port'):

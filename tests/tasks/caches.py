@@ -11,9 +11,11 @@ def used(*folders: str) -> Iterator[None]:
   """Has seqio look for caches in folders, for a while."""
   _forget()
   seqio.set_global_cache_dirs(folders)
-  yield
-  seqio.set_global_cache_dirs([])
-  _forget()
+  try:
+    yield
+  finally:
+    seqio.set_global_cache_dirs([])
+    _forget()
 
 
 def _forget() -> None:
