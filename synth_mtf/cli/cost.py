@@ -179,6 +179,7 @@ def _print_fit(args: argparse.Namespace) -> None:
     cores = len(present)
     platform = present[0].platform
   mesh = _mesh(args, cores)
+  devices.check_tensorflow(f'--device={args.device}')
   console = output.Console()
   variants = args.variants.split(',')
   fits = {}

@@ -18,6 +18,20 @@ _EXTRAS = {'gpu': 'cuda12', 'tpu': 'tpu'}
 _chosen: list[jax.Device] = []
 
 
+def check_tensorflow(setting: str) -> None:
+  """Refuses a TensorFlow that cannot translate programs for JAX.
+
+  Args:
+    setting: what asked for devices of JAX, in words.
+  """
+  if tpu_runtime.has_runtime():
+    raise UserError(
+      f'{setting}: this TensorFlow was built for TPUs (--tpu=local) and cannot '
+      'translate programs for JAX. Use an environment with the usual one '
+      '(package tensorflow; `make env` without TPU=1).'
+    )
+
+
 def find(kind: str) -> list[jax.Device]:
   """Returns all devices of a kind; call it before JAX runs anything."""
   jax.config.update('jax_platforms', kind)

@@ -14,6 +14,7 @@ import tensorflow.compat.v1 as tf
 
 from synth_mtf import tasks
 from synth_mtf.errors import UserError
+from synth_mtf.host import explanations
 from synth_mtf.host.run_config import RunConfig
 from synth_mtf.run import inputs
 from synth_mtf.tasks import cached
@@ -122,7 +123,7 @@ def _is_this_process(master: str) -> bool:
     ) as error:
       raise UserError(
         f'the session master {master} of TF_CONFIG does not answer: '
-        f'{error.message}. Start it, or unset TF_CONFIG.'
+        f'{explanations.cause(error)}. Start it, or unset TF_CONFIG.'
       ) from error
     except tf.errors.OpError:  # it knows no such function
       return False

@@ -13,7 +13,7 @@ import tensorflow.compat.v1 as tf
 from absl import flags
 
 from synth_mtf.errors import UserError
-from synth_mtf.host import gin_files, tpu_runtime
+from synth_mtf.host import gin_files
 from synth_mtf.pjrt import devices, hosts
 from synth_mtf.run import checks
 
@@ -64,13 +64,7 @@ def joined(kind: str, model_dir: str, *of_hosts: Any) -> Iterator[str]:
       f'a run on each {kind.upper()} that JAX finds has no cluster: run it '
       'without `synth-mtf cluster`, and without TF_CONFIG in the environment.'
     )
-  if tpu_runtime.has_runtime():
-    raise UserError(
-      f'a run on each {kind.upper()} that JAX finds: this TensorFlow was built '
-      'for TPUs (--tpu=local) and cannot translate programs for JAX. Use an '
-      'environment with the usual one (package tensorflow; `make env` without '
-      'TPU=1).'
-    )
+  devices.check_tensorflow(f'a run on each {kind.upper()} that JAX finds')
   with (
     hosts.joined(kind, hosts.address(*of_hosts)),
     hosts.folder(model_dir) as folder,

@@ -19,6 +19,7 @@ EVALUATED = 8  # examples of each task
 
 
 @pytest.mark.slow  # trains
+@pytest.mark.xla
 def test_pretrain_finetune_evaluate(tmp_path, real_data, monkeypatch):
   def run(name, folder, *bindings):
     assert not t5_main.synth_mtf_transformer(

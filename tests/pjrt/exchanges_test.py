@@ -10,6 +10,7 @@ import pytest
 from tests.checkout import run
 
 
+@pytest.mark.xla
 @pytest.mark.slow  # in a process of its own, whose CPU has 4 devices
 def test_slices_are_moved_shifted_and_joined():
   environment = {**os.environ, 'CUDA_VISIBLE_DEVICES': ''}

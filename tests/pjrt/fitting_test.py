@@ -8,7 +8,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from synth_mtf.errors import UserError
-from synth_mtf.host import gin_files, model as models
+from synth_mtf.host import gin_files, model as models, tpu_runtime
 from synth_mtf.pjrt import devices, fitting, program
 from tests.checkout import CHECKOUT
 from tests.cli import command
@@ -47,6 +47,7 @@ def state() -> int:
 
 
 @SLOW
+@pytest.mark.xla
 def test_a_step_keeps_its_weights_and_slots():
   fit = fitting.on_devices(lowered('batch:1'), devices.find('cpu')[:1])
   assert fit.memory
@@ -60,6 +61,7 @@ def test_a_step_keeps_its_weights_and_slots():
 
 
 @SLOW
+@pytest.mark.xla
 @has_compiler
 def test_a_slice_needs_no_chip(monkeypatch):
   monkeypatch.chdir(CHECKOUT)
@@ -77,6 +79,7 @@ def large():
 
 
 @SLOW
+@pytest.mark.xla
 @has_compiler
 def test_the_compiler_says_what_does_not_fit(monkeypatch):
   monkeypatch.chdir(CHECKOUT)
@@ -112,6 +115,13 @@ def test_a_compiler_that_is_missing_can_be_installed(tmp_path, monkeypatch):
   assert {*wanted} <= {*pins.split()}
 
 
+def test_a_tensorflow_for_tpus_is_refused(monkeypatch):
+  monkeypatch.setattr(tpu_runtime, 'has_runtime', lambda: True)
+  status, _, err = command.run('cost', '--device=cpu', '--variants=random')
+  assert status == 2
+  assert '--device=cpu: this TensorFlow was built for TPUs' in err
+
+
 def test_cores_that_do_not_share_a_model_evenly(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   python = tmp_path / pathlib.Path(fitting.COMPILER)
@@ -125,6 +135,7 @@ def test_cores_that_do_not_share_a_model_evenly(tmp_path, monkeypatch):
 
 
 @SLOW
+@pytest.mark.xla
 def test_a_table_of_this_machine():
   status, out, _ = command.run(
     *('cost', '--device=cpu', '--size=tiny', '--variants=random'),

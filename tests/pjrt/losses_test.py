@@ -77,6 +77,7 @@ def test_losses_equal_those_of_a_session(platform, settings):
     assert losses[-1] < 0.8 * losses[0], where  # later losses prove the updates
 
 
+@pytest.mark.xla
 @pytest.mark.tpu_proof
 def test_larger_differences_are_those_of_last_bits_in_a_session():
   (proof,) = proofs_of(*NUDGED)

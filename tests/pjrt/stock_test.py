@@ -146,6 +146,7 @@ def test_the_stock_command_on_two_hosts(words, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.xla
 @pytest.mark.parametrize(
   'more, match',
   [
