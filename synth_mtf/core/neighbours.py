@@ -38,13 +38,50 @@ def neighbours(
     # The tokens before the first one to be decoded.
     earlier = [_token(context, x, offset) for offset in range(1 - width, 0)]
     context.record_new_states([mtf.stack(earlier, 'earlier', axis - 1)])
+  shifted = [_shifted(context, x, o) for o in _offsets(context, filter_dim)]
+  return mtf.stack(shifted, filter_dim.name, axis)
+
+
+def joined_neighbours(
+  context: transformer.Context, x: mtf.Tensor, filter_dim: mtf.Dimension
+) -> mtf.Tensor:
+  """Returns `neighbours` with its last two dimensions as one. Not for decoding.
+
+  Args:
+    context: the host's Context.
+    x: [batch..., length, channels...].
+    filter_dim: the filter's dimension.
+
+  Returns:
+    x with w times as many channels in its last dimension, under its old name.
+  """
+  shifted = [_shifted(context, x, o) for o in _offsets(context, filter_dim)]
+  return mtf.concat(shifted, x.shape.dims[-1].name)
+
+
+def sum_over_neighbours(
+  context: transformer.Context, y: mtf.Tensor, filter_dim: mtf.Dimension
+) -> mtf.Tensor:
+  """Computes sum_o y_(i+o)[o] over the offsets of a filter. Not for decoding.
+
+  For y[o] = x W[o], it is the product of `neighbours` of x and W.
+
+  Args:
+    context: the host's Context.
+    y: [batch..., length, channels...] with `filter_dim` among the channels.
+    filter_dim: the filter's dimension, to sum over.
+  """
+  offsets = _offsets(context, filter_dim)
+  terms = zip(mtf.unstack(y, filter_dim), offsets, strict=True)
+  return mtf.add_n([_shifted(context, term, offset) for term, offset in terms])
+
+
+def _offsets(context: transformer.Context, filter_dim: mtf.Dimension) -> range:
+  """Returns the offsets o of a filter, relative to a token."""
+  width = filter_dim.size
   is_decoder = context.read_priority is not None
   first = 1 - width if is_decoder else -(width // 2)
-  return mtf.stack(
-    [_shifted(context, x, first + o) for o in range(width)],
-    filter_dim.name,
-    axis,
-  )
+  return range(first, first + width)
 
 
 def _shifted(

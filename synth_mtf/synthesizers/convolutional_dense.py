@@ -5,9 +5,19 @@ import dataclasses
 import gin
 import mesh_tensorflow as mtf
 
+from synth_mtf.core.dimensions import fuses_products
 from synth_mtf.core.layer_call import LayerCall
-from synth_mtf.core.neighbours import neighbours
-from synth_mtf.synthesizers.local import Local, project
+from synth_mtf.core.neighbours import (
+  joined_neighbours,
+  neighbours,
+  sum_over_neighbours,
+)
+from synth_mtf.synthesizers.local import (
+  Local,
+  project,
+  projection_weights,
+  with_projection_bias,
+)
 
 
 @gin.configurable(module='synth_mtf')
@@ -49,10 +59,33 @@ class ConvolutionalDense(Local):
     return ([self.filter_dim] if self.relu else []) + [d_kv]
 
   def hidden(self, call: LayerCall) -> mtf.Tensor:
-    x = neighbours(call.context, call.x, self.filter_dim)
-    dims = [*call.heads, self.d_kv(call)]
-    gain = 2.0 if self.relu else 1.0
-    h = project(call, x, 'W1', dims, 2, gain, self.use_bias)
+    is_fused = call.context.train and fuses_products(call.x.mesh)
+    h = self._convolved_on_tpu(call) if is_fused else self._convolved(call)
     if not self.relu:
       return h
-    return neighbours(call.context, mtf.relu(h), self.filter_dim)
+    join = joined_neighbours if is_fused else neighbours
+    return join(call.context, mtf.relu(h), self.filter_dim)
+
+  def _convolved(self, call: LayerCall) -> mtf.Tensor:
+    x = neighbours(call.context, call.x, self.filter_dim)
+    dims = [*call.heads, self.d_kv(call)]
+    return project(call, x, 'W1', dims, 2, self._gain, self.use_bias)
+
+  def _convolved_on_tpu(self, call: LayerCall) -> mtf.Tensor:
+    """Computes conv(X; W1) as sum_o (X W1[o])_(i+o).
+
+    Cores that share the heads then sum one gradient for each token instead of
+    one for each of its neighbours, and the neighbours are not stored.
+    """
+    *kept, d_model = call.x.shape.dims
+    dims = [*call.heads, self.d_kv(call)]
+    summed = [self.filter_dim, d_model]
+    w = projection_weights(call, 'W1', summed, dims, self._gain)
+    y = mtf.einsum([call.x, w], mtf.Shape([*kept, self.filter_dim, *dims]))
+    h = sum_over_neighbours(call.context, y, self.filter_dim)
+    return with_projection_bias(call, h, 'W1', dims) if self.use_bias else h
+
+  @property
+  def _gain(self) -> float:
+    """Compensates for ReLU, which halves the second moment."""
+    return 2.0 if self.relu else 1.0

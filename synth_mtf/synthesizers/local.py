@@ -37,7 +37,10 @@ class Local(Table):
 
   @abc.abstractmethod
   def hidden(self, call: LayerCall) -> mtf.Tensor:
-    """Computes h(X), [batch..., length, heads, *summed_dims], of variance 1."""
+    """Computes h(X), [batch..., length, heads, *summed_dims], of variance 1.
+
+    The dimensions to sum over may also be joined in one, `d_kv`.
+    """
 
   def d_kv(self, call: LayerCall) -> mtf.Dimension:
     return mtf.Dimension('d_kv', self.key_value_size or call.kv_dim.size)
@@ -56,7 +59,8 @@ class Local(Table):
     w2 = call.variable('W2', dims, stddev=k.size**-0.5, dtype=dtype)
     w2 = mtf.replace_dimensions(w2, summed, k)
     hidden = mtf.cast(self.hidden(call), dtype)
-    hidden = mtf.replace_dimensions(hidden, summed, k)
+    if {*summed} <= {*hidden.shape.dims}:
+      hidden = mtf.replace_dimensions(hidden, summed, k)
     if self.use_bias:
       b2 = call.variable('b2', [*heads, self.columns_dim], 0.0, dtype)
       hidden, w2 = _with_bias(hidden, w2, b2, k)
@@ -104,13 +108,28 @@ def project(
     use_bias: adds a bias, named after W (W1: b1), initially 0.
   """
   kept = x.shape.dims[:-reduced]
-  summed = x.shape.dims[-reduced:]
-  stddev = (gain / mtf.Shape(summed).size) ** 0.5
-  w = call.variable(name, [*summed, *dims], stddev)
+  w = projection_weights(call, name, x.shape.dims[-reduced:], dims, gain)
   y = call.projections.einsum([x, w], mtf.Shape([*kept, *dims]))
-  if use_bias:
-    y += call.variable(f'b{name[1:]}', dims, 0.0)
-  return y
+  return with_projection_bias(call, y, name, dims) if use_bias else y
+
+
+def projection_weights(
+  call: LayerCall,
+  name: str,
+  summed: list[mtf.Dimension],
+  dims: list[mtf.Dimension],
+  gain: float,
+) -> mtf.Tensor:
+  """Makes the W of `project`, [summed..., dims...]."""
+  stddev = (gain / mtf.Shape(summed).size) ** 0.5
+  return call.variable(name, [*summed, *dims], stddev)
+
+
+def with_projection_bias(
+  call: LayerCall, y: mtf.Tensor, name: str, dims: list[mtf.Dimension]
+) -> mtf.Tensor:
+  """Adds the bias of `project`, [dims...], to its product."""
+  return y + call.variable(f'b{name[1:]}', dims, 0.0)
 
 
 def relu_layer(

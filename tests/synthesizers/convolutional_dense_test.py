@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import synth_mtf
-from tests import checks, family
-from tests.harness import LM
+from tests import checks, family, harness
+from tests.family import PACKED, PADDED
+from tests.harness import DECODER, ENCODER, LM
 
 LINEAR = family.VARIANTS['convolution']
 CONV_RELU_CONV = family.VARIANTS['conv_relu_conv']
@@ -35,6 +36,45 @@ def test_the_letter_names_an_unusual_width(width, relu, letter):
 @family.both_rows
 def test_filter_width(width, rows, stack):
   checks.parallel(CONV_RELU_CONV.of_size(filter_width=width), rows, stack)
+
+
+@pytest.mark.parametrize(
+  'member',
+  [
+    LINEAR,
+    CONV_RELU_CONV.of_size(use_bias=True),
+    *(CONV_RELU_CONV.of_size(filter_width=width) for width in (1, 4, 9)),
+  ],
+  ids=['linear', 'biased', 'one', 'four', 'nine'],
+)
+@pytest.mark.parametrize(
+  'rows, stack',
+  [(PADDED, ENCODER), (PACKED, DECODER)],
+  ids=['padded', 'packed'],
+)
+def test_a_tpu_computes_the_reference(member, rows, stack):
+  checks.parallel(member, rows, stack, mesh=harness.TPU)
+
+
+EIGHT = family.Rows(
+  np.array([[1] * 8, [1] * 5 + [0] * 3]), np.array([[1] * 6, [1, 1] + [0] * 4])
+)
+
+
+@pytest.mark.parametrize('dim', ['batch', 'heads', 'length'])
+def test_a_mesh_may_split_what_a_tpu_shifts(dim):
+  mesh = harness.Mesh('all:2', f'{dim}:all', tpu=True)
+  checks.on_a_mesh(CONV_RELU_CONV.but(num_heads=2), EIGHT, ENCODER, mesh)
+
+
+@pytest.mark.parametrize(
+  'mesh, are_stored', [(harness.ONE_DEVICE, True), (harness.TPU, False)]
+)
+def test_a_tpu_stores_no_neighbours_of_the_input(mesh, are_stored):
+  x = family.tokens(PADDED.ids)
+  result = harness.parallel(LINEAR, x, PADDED.ids, ENCODER, mesh=mesh)
+  *rows, d_model = x.shape
+  assert ((*rows, 3, d_model) in result.shapes) == are_stored
 
 
 @pytest.mark.parametrize(
