@@ -196,7 +196,7 @@ def test_an_error_is_one_message(monkeypatch, error, status, message):
 
 def test_a_command_leaves_the_environment(tmp_path, monkeypatch):
   """The next one of this process would take it for the user's."""
-  during = {}
+  during: dict[str, str] = {}
   monkeypatch.setattr(
     'synth_mtf.cli.cache.run', lambda args: during.update(os.environ)
   )
