@@ -27,7 +27,7 @@ import gin
 import numpy as np
 import seqio
 import tensorflow.compat.v1 as tf
-from absl import logging
+from absl import flags, logging
 
 # `import synth_mtf.checked` patches T5's main, which has to be there by then.
 from t5.models import mesh_transformer_main  # noqa: F401
@@ -113,6 +113,8 @@ def _no_settings_of_other_tests(monkeypatch):
   # T5's main adds it, for good; then warnings also go to stderr.
   python_logging.root.removeHandler(logging.get_absl_handler())
   logging.set_verbosity(_VERBOSITY)
+  tf.logging.set_verbosity(tf.logging.ERROR)
+  flags.FLAGS.unparse_flags()
   with mock.patch.dict(os.environ):  # commands set some for their processes
     yield
   output.end_wait()  # of a command that failed
