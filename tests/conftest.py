@@ -27,7 +27,7 @@ import gin
 import numpy as np
 import seqio
 import tensorflow.compat.v1 as tf
-from absl import logging
+from absl import flags, logging
 
 # `import synth_mtf.checked` patches T5's main, which has to be there by then.
 from t5.models import mesh_transformer_main  # noqa: F401
@@ -36,6 +36,7 @@ from synth_mtf import remembered
 from synth_mtf.cpu import padding
 from synth_mtf.results import standard_error
 from synth_mtf.run import outcome, output
+from synth_mtf.tasks import cache_record, dialogue_metrics, vocabulary
 from tests import official_files
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
@@ -96,6 +97,13 @@ def _no_settings_of_other_tests(monkeypatch):
   # seqio leaves it as it was when a data set failed.
   monkeypatch.setattr(seqio.utils, '_NEXT_MAP_SEED', None)
   outcome.clear()
+  # By path: the folders of tests that passed are removed, and their names used
+  # again.
+  vocabulary.load.cache_clear()
+  seqio.vocabularies._load_model_internal.cache_clear()  # noqa: SLF001
+  cache_record._read_once.cache_clear()  # noqa: SLF001
+  dialogue_metrics._word_vectors.cache_clear()  # noqa: SLF001
+  tf.summary.FileWriterCache.clear()
   cache_dirs = [*seqio.get_global_cache_dirs()]
   handlers = {number: signal.getsignal(number) for number in _SIGNALS}
   gin.clear_config()
@@ -105,6 +113,8 @@ def _no_settings_of_other_tests(monkeypatch):
   # T5's main adds it, for good; then warnings also go to stderr.
   python_logging.root.removeHandler(logging.get_absl_handler())
   logging.set_verbosity(_VERBOSITY)
+  tf.logging.set_verbosity(tf.logging.ERROR)
+  flags.FLAGS.unparse_flags()
   with mock.patch.dict(os.environ):  # commands set some for their processes
     yield
   output.end_wait()  # of a command that failed

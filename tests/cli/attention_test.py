@@ -4,6 +4,7 @@ import argparse
 import os
 
 import pytest
+import seqio
 
 from synth_mtf import cli
 from synth_mtf.attention import computation, opening
@@ -38,7 +39,7 @@ def chosen(*words):
   return attention.chosen(parser.parse_args(words), BYTES)
 
 
-def test_a_task_of_a_module(tmp_path, monkeypatch):
+def test_a_task_of_a_module(tmp_path, monkeypatch, request):
   (tmp_path / 'module_with_a_task.py').write_text(MODULE)
   (tmp_path / 'module_that_fails.py').write_text('1 / 0')
   monkeypatch.syspath_prepend(tmp_path)
@@ -46,6 +47,7 @@ def test_a_task_of_a_module(tmp_path, monkeypatch):
   with pytest.raises(UserError, match='unknown task or mixture'):
     chosen(task)
   opening.import_modules(['module_with_a_task'])
+  request.addfinalizer(lambda: seqio.TaskRegistry.remove('task_of_a_module'))
   assert chosen(task).texts['encoder'] == ['a bird']
   for module, message in (
     ('nosuch', "No module named 'nosuch'.*PYTHONPATH"),

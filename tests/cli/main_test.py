@@ -196,21 +196,22 @@ def test_an_error_is_one_message(monkeypatch, error, status, message):
 
 def test_a_command_leaves_the_environment(tmp_path, monkeypatch):
   """The next one of this process would take it for the user's."""
-  during = {}
-  monkeypatch.setattr(
-    'synth_mtf.cli.cache.run', lambda args: during.update(os.environ)
-  )
+  during: dict[str, str] = {}
   monkeypatch.setenv('SYNTH_MTF_VOCABULARY', 'mine')
+  monkeypatch.setenv('SYNTH_MTF_CACHE_DIR', str(tmp_path))
   before = dict(os.environ)
   words = [f'--task={TASK}', f'--out={tmp_path}', f'--data_dir={tmp_path}']
-  assert run('cache', *words, '--vocabulary=bytes') == (0, '', '')
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(
+      'synth_mtf.cli.cache.run', lambda args: during.update(os.environ)
+    )
+    assert run('cache', *words, '--vocabulary=bytes') == (0, '', '')
   assert during['SYNTH_MTF_DATA_DIR'] == str(tmp_path)
   assert during['SYNTH_MTF_VOCABULARY'] == 'bytes'
   assert dict(os.environ) == before
-  monkeypatch.undo()
-  monkeypatch.setenv('SYNTH_MTF_CACHE_DIR', str(tmp_path))
+  # It takes the folder of caches out.
   assert run('cache', *words[:1], '--out=a*')[0] == 2
-  assert os.environ['SYNTH_MTF_CACHE_DIR'] == str(tmp_path)
+  assert dict(os.environ) == before
 
 
 def test_a_demo_leaves_the_handlers_of_signals():
