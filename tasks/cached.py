@@ -33,7 +33,8 @@ def check(name: str, split: str) -> None:
       split or a file, or was written with another vocabulary, for another
       definition of the task, or from other files.
   """
-  faults = []
+  missing = []
+  changed = []
   uncached = []
   for task in seqio.get_subtasks(get(name)):
     folder = _folder(task)
@@ -42,9 +43,15 @@ def check(name: str, split: str) -> None:
       continue
     record = cache_record.read(folder)
     if record is not None:  # seqio's own job leaves none
-      faults += [
-        f'the cache {folder} {x}' for x in _faults(task, record, split)
-      ]
+      cache = f'the cache {folder}'
+      missing += [f'{cache} {x}' for x in _missing(folder, record, split)]
+      changed += [f'{cache} {x}' for x in _changed(task, record, split)]
+  faults = missing + changed
+  if changed:
+    faults.append(
+      'Give the run the vocabulary, the tasks and the files of the cache, or '
+      f'write another cache:\n{command(name, "ANOTHER_CACHE")}'
+    )
   if uncached:
     searched = ', '.join(seqio.get_global_cache_dirs())
     faults.append(
@@ -65,9 +72,8 @@ def _folder(task: seqio.Task) -> str | None:
   return None
 
 
-def _faults(task: seqio.Task, record: Record, split: str) -> list[str]:
-  """Returns why a run of this process cannot read a split from a cache."""
-  folder = _folder(task) or ''
+def _missing(folder: str, record: Record, split: str) -> list[str]:
+  """Returns what a cache lacks of a split that a run reads."""
   same_command = shlex.join(['synth-mtf', *record.command])
   cached = record.splits.get(split)
   is_begun = cached and not cached.is_complete
@@ -80,23 +86,30 @@ def _faults(task: seqio.Task, record: Record, split: str) -> list[str]:
       f'is half-written: it has {", ".join(counts)}. This command goes on with '
       f'it:\n{same_command}'
     ]
-  faults = vocabulary_faults(record, vocabularies_of(task))
   if cached is None:
-    if split in record.task_splits:
-      faults.append(
-        f'has no {split!r}, which the task has; it was written by\n'
-        f'{same_command}\nwhich adds it with --split={split}'
-      )
-    return faults
+    if split not in record.task_splits:
+      return []
+    return [
+      f'has no {split!r}, which the task has; it was written by\n'
+      f'{same_command}\nwhich adds it with --split={split}'
+    ]
   paths = [
     cache_record.shard_path(folder, split, number, cached.num_shards)
     for number in range(cached.num_shards)
   ]
   names = {os.path.basename(path) for path in paths}
   lost = sorted(names.difference(cache_record.listed(folder)))
-  if lost:
-    faults.append(f'has lost {", ".join(lost)}; {same_command} writes it again')
-  faults += source_faults(split, cached, _here(task, split, cached))
+  if not lost:
+    return []
+  return [f'has lost {", ".join(lost)}; {same_command} writes it again']
+
+
+def _changed(task: seqio.Task, record: Record, split: str) -> list[str]:
+  """Returns what differs between a cache and what a run would write."""
+  faults = vocabulary_faults(record, vocabularies_of(task))
+  cached = record.splits.get(split)
+  if cached is not None:
+    faults += source_faults(split, cached, _here(task, split, cached))
   return faults
 
 

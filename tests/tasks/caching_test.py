@@ -172,7 +172,11 @@ class TestOneThatDoesNotFit:
       for vocabulary in known['vocabularies'].values():
         vocabulary['sha256'] = 'of other pieces'
       record.write_text(json.dumps(known))
-    self.refused("nli was written with the vocabulary 'ByteVocabulary' of 359 ")
+    vocabulary = "nli was written with the vocabulary 'ByteVocabulary' of 359 "
+    message = self.refused(vocabulary)
+    assert re.search(
+      r'or write another cache:\nsynth-mtf cache .*ANOTHER_CACHE$', message
+    )
     status, _, err = cache(out)
     assert status == 2
     assert 'was written with the vocabulary' in err
