@@ -7,6 +7,7 @@ which needs no TPU, for those of a slice.
 import json
 import os
 import re
+import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -158,7 +159,8 @@ def figures(
     python: of an environment with libtpu.
 
   Raises:
-    UserError: the environment is not there, or lacks what is needed.
+    UserError: the environment is not there, lacks what is needed, or runs
+      out of memory.
   """
   check_compiler(python)
   with tempfile.TemporaryDirectory() as folder:
@@ -171,6 +173,12 @@ def figures(
       [python, '-I', tpu_compiler.__file__, name, *paths],
       capture_output=True,
       text=True,
+    )
+  if done.returncode == -signal.SIGKILL:
+    raise UserError(
+      f"XLA's compiler for TPUs was killed ({python}), as the system does when "
+      'memory runs out. T5 (Base) takes 13 GB: compile it on a machine that '
+      "has them, or fewer blocks (--gin_param='num_layers = 3')."
     )
   if done.returncode:
     reason = (done.stderr.strip().splitlines() or ['no message'])[-1]

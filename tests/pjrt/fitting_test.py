@@ -94,6 +94,7 @@ def test_the_compiler_says_what_does_not_fit(monkeypatch):
   [
     ('print(\'{"error": "no rule for Foo"}\')', 'v5litepod-8: no rule for Foo'),
     ('raise ImportError("no libtpu")', '(?s)ImportError: no libtpu.*has run'),
+    ('import os; os.kill(os.getpid(), 9)', 'memory runs out.*num_layers = 3'),
   ],
 )
 def test_a_compiler_that_fails_is_reported(tmp_path, script, match):
