@@ -42,6 +42,16 @@ def cores_per_chip(name):
   return flagsaver.flagsaver(logical_cores_per_chip=SLICES[name].cores // 4)
 
 
+def state_fits(mesh):
+  """Whether weights, gradients and slots fit the 8 GB of the smallest core."""
+  cost = cost_of_files(
+    ['sizes/base.gin', 'variants/random_vanilla.gin'],
+    {'inputs': 512, 'targets': 114},
+    mesh_shape=mesh_text(mesh),
+  )
+  return cost.state_bytes < 8e9
+
+
 def test_every_layout_is_a_slice_of_the_compiler():
   assert {path.stem for path in LAYOUTS.glob('*.gin')} - OTHERS == {*SLICES}
 
@@ -51,13 +61,7 @@ def test_a_mesh_has_the_cores_of_its_slice(name):
   with cores_per_chip(name):
     mesh = mesh_of(name)
   assert mesh.size == SLICES[name].cores
-  cost = cost_of_files(
-    ['sizes/base.gin', 'variants/random_vanilla.gin'],
-    {'inputs': 512, 'targets': 114},
-    mesh_shape=mesh_text(mesh),
-  )
-  # Weights, gradients and slots fit the 8 GB of the smallest core.
-  assert cost.state_bytes < 8e9
+  assert state_fits(mesh)
 
 
 def test_a_pod_needs_a_size():
@@ -65,7 +69,9 @@ def test_a_pod_needs_a_size():
     mesh_of('pod')
   gin.clear_config()
   size = "utils.tpu_mesh_shape.tpu_topology = 'v5litepod-256'"
-  assert mesh_of('pod', bindings=[size]).size == 256
+  mesh = mesh_of('pod', bindings=[size])
+  assert mesh.size == 256
+  assert state_fits(mesh)
 
 
 @pytest.mark.slow  # compiles a TPU program
