@@ -4,6 +4,7 @@ The compiler counts the bytes: JAX's for devices of this machine, and libtpu's,
 which needs no TPU, for those of a slice.
 """
 
+import gc
 import json
 import os
 import re
@@ -169,6 +170,7 @@ def figures(
       paths.append(os.path.join(folder, f'{number}.hlo'))
       with open(paths[-1], 'wb') as file:
         file.write(hlo)
+    gc.collect()  # a graph of T5 (Base) has 2 GB, and the compiler needs 11
     done = subprocess.run(
       [python, '-I', tpu_compiler.__file__, name, *paths],
       capture_output=True,
