@@ -76,10 +76,10 @@ def test_the_memory_counts_what_a_program_needs_between():
   size = 256
   with tf.Graph().as_default() as graph:
     x = tf.placeholder(tf.float32, [size, size], name='x')
-    y = tf.reduce_sum(tf.matmul(tf.matmul(x, x), x))
+    y = tf.sort(x, axis=0)[0]
     lowered = program.lower(graph, [y], [])
   executable = program.Executable(lowered, Devices(jax.devices('cpu')[:1]))
-  assert executable.memory().needed >= 2 * 4 * size**2  # x and a product
+  assert executable.memory().needed >= 2 * 4 * size**2  # x and it sorted
 
 
 @pytest.mark.xla
