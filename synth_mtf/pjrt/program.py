@@ -1,7 +1,6 @@
 """A part of TensorFlow's graph as one XLA program for all devices."""
 
 import dataclasses
-import gc
 import hashlib
 import itertools
 import re
@@ -54,16 +53,6 @@ def lower(
 
   Placeholders become the program's inputs.
   """
-  lowered = _translate(graph, fetches, updates)
-  # TensorFlow's function refers to itself, and holds as many bytes as the
-  # variables until it is collected.
-  gc.collect()
-  return lowered
-
-
-def _translate(
-  graph: tf.Graph, fetches: Sequence[tf.Tensor], updates: Sequence[tf.Operation]
-) -> Lowered:
   definition = tf.graph_util.extract_sub_graph(
     graph.as_graph_def(),
     [*(x.op.name for x in fetches), *(op.name for op in updates)],
