@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from synth_mtf import paths, remembered
 from synth_mtf.cli import arguments
+from synth_mtf.cli.findings import counted
 from synth_mtf.errors import UserError
 from synth_mtf.results import printing
 from synth_mtf.run import output, process
@@ -115,7 +116,7 @@ def _print_variants(args: argparse.Namespace) -> None:
   console = output.Console()
   variants = args.variants.split(',')
   rows = []
-  console.start('count', f'the cost of {len(variants)} variants ...')
+  console.start('count', f'the cost of {counted(len(variants), "variant")} ...')
   for number, variant in enumerate(variants, 1):
     console.update(f'{variant} ({number} of {len(variants)}) ...')
     rows.append(_row(variant, args))
