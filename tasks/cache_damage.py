@@ -18,6 +18,7 @@ from synth_mtf.tasks.cache_record import Split
 
 # Splits of at most so many bytes are read whole, which takes a second or less.
 _MOST_BYTES_READ = 32 << 20
+_MOST_BYTES_PARSED = 4 << 20  # to count tokens
 _MOST_SHOWN = 3  # faults of the files of a split
 _REQUESTS = 16  # to a bucket, at a time
 
@@ -63,7 +64,8 @@ def of_unrecorded(folder: str, split: str, task: seqio.Task) -> list[str]:
   """Returns the damage to a split that seqio's own job wrote.
 
   Only seqio's descriptions say what was written: the number of files, of
-  examples and of tokens. These are counted if the split is small.
+  examples and of tokens. Of a small split, examples are counted; of a very
+  small one, tokens as well.
   """
   faults = _missing(folder, split)
   if faults:
@@ -83,11 +85,10 @@ def of_unrecorded(folder: str, split: str, task: seqio.Task) -> list[str]:
     return [f'it has no example of {split!r}']
   if size > _MOST_BYTES_READ:
     return []
+  counted = task.output_features if size <= _MOST_BYTES_PARSED else {}
   read = Split(num_shards=num_shards, rows=None, source='', definition='')
   for number, path in enumerate(paths):
-    read.shards[number], problem = cache_files.described(
-      path, task.output_features
-    )
+    read.shards[number], problem = cache_files.described(path, counted)
     if problem:
       faults.append(f'{os.path.basename(path)} cannot be read{problem}')
   for key, found in caching.totals(read).items():

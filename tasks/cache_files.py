@@ -188,7 +188,7 @@ class _Statistics:
     self._not_tokens = {}
     for name, feature in features.items():
       known = feature.vocabulary
-      self._not_tokens[name] = [known.eos_id, known.pad_id]
+      self._not_tokens[name] = {known.eos_id, known.pad_id} - {None}
 
   def add(self, example: Example, record: bytes) -> None:
     self.examples += 1
@@ -196,7 +196,9 @@ class _Statistics:
     for name, not_tokens in self._not_tokens.items():
       values = np.asarray(example.get(name, ''))
       if values.dtype.kind == 'i':
-        tokens = int(np.sum(~np.isin(values, not_tokens)))
+        tokens = values.size
+        for token in not_tokens:
+          tokens -= np.count_nonzero(values == token)
         self._tokens[name] = self._tokens.get(name, 0) + tokens
         self._max_tokens[name] = max(self._max_tokens.get(name, 0), tokens)
 

@@ -155,10 +155,10 @@ def test_what_a_run_says_of_its_cache(run, data_dir, tmp_path):
 
 
 def test_a_damaged_cache_is_refused(run, cache, tmp_path):
-  """A validation file that was cut off between two examples."""
+  """A file that was cut off between two examples."""
   copy = tmp_path / 'cache'
   shutil.copytree(cache, copy)
-  (path,) = (copy / 'nli').glob('validation.tfrecord*')
+  (path,) = (copy / 'nli').glob('train.tfrecord*')
   first = next(tf.python_io.tf_record_iterator(str(path)))
   with tf.io.TFRecordWriter(str(path)) as writer:
     writer.write(first)
@@ -167,7 +167,7 @@ def test_a_damaged_cache_is_refused(run, cache, tmp_path):
     caches.used(),
     pytest.raises(UserError, match=f'nli is damaged: {path.name} has'),
   ):
-    run(folder, 'eval', f'--cache_dir={copy}')
+    run(folder, *TRAIN, f'--cache_dir={copy}')
   assert not folder.exists()
 
 
