@@ -110,7 +110,10 @@ def remove(path: str) -> None:
   is_tree = is_folder(path) and not os.path.islink(path)
   if is_bucket(path):
     with _as_os_errors() as gfile:
-      (gfile.rmtree if is_tree else gfile.remove)(path)
+      if is_tree:
+        gfile.rmtree(path)
+      else:
+        gfile.remove(path)
   elif is_tree:
     shutil.rmtree(path)
   else:

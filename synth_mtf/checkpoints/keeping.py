@@ -41,12 +41,14 @@ class Choice:
     for name, more in kept.items():
       reasons.setdefault(name, []).extend(more)
     self.kept = {name: reasons[name] for name in sorted(reasons, key=step_of)}
-    self.removed = []
-    self.left_alone = []
+    self.removed: list[str] = []
+    self.left_alone: list[str] = []
     names = {*folder.checkpoints, *folder.unfinished}.difference(reasons)
     for name in sorted(names, key=step_of):
-      is_later = step_of(name) > step_of(self.last)
-      (self.left_alone if is_later else self.removed).append(name)
+      if step_of(name) > step_of(self.last):
+        self.left_alone.append(name)
+      else:
+        self.removed.append(name)
     self._check_none_is_later()
     self._check_kept()
 

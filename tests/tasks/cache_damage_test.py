@@ -102,7 +102,8 @@ class TestWithARecord:
 
   def test_the_file_of_another_task(self, cache):
     (path,) = files(cache / RTE)
-    shutil.copy(*files(cache / WNLI), path)
+    (other,) = files(cache / WNLI)
+    shutil.copy(other, path)
     assert f'{path.name} has ' in refused()
 
   def test_other_examples_of_the_same_size(self, cache):
@@ -190,7 +191,8 @@ class TestOfSeqiosOwnJob:
 
   def test_the_file_of_another_task(self, cache):
     (path,) = files(cache / RTE)
-    shutil.copy(*files(cache / WNLI), path)
+    (other,) = files(cache / WNLI)
+    shutil.copy(other, path)
     assert f"inputs_tokens of '{SPLIT}' are " in refused()
 
   def test_a_file_of_something_else(self, cache):
