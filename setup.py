@@ -45,7 +45,6 @@ setuptools.setup(
   package_data={
     'synth_mtf': [
       'py.typed',
-      'cli/*.json',
       'gin/**/*.gin',
       'report/figures.js',
       'report/page.css',
@@ -54,6 +53,7 @@ setuptools.setup(
       'results/layouts.json',
       'results/paper_tables.json',
       'demo/samples/**/*',
+      'shipped/*.json',
       'tasks/released.json',
     ]
   },

@@ -18,9 +18,10 @@ from synth_mtf.attention import computation
 from synth_mtf.attention.examples import Examples, Ids, from_texts
 from synth_mtf.attention.file import Array, Attention
 from synth_mtf.attention.loaded import Build, Loaded, call
-from synth_mtf.attention.opening import LAST, import_modules, open_run
+from synth_mtf.attention.opening import import_modules, open_run
 from synth_mtf.errors import UserError
 from synth_mtf.host import model as models
+from synth_mtf.results.runs import LAST
 
 _BATCH = 16  # examples at a time; logits of a large vocabulary fill the memory
 _LENGTH = 512  # of targets, if neither the run nor the caller limits it

@@ -90,7 +90,7 @@ def _no_settings_of_the_user():
 def _no_settings_of_other_tests(monkeypatch):
   _remove_settings(monkeypatch)
   folder = pathlib.Path(tempfile.mkdtemp())  # inside that of all tests
-  monkeypatch.setattr(remembered, '_folder', lambda: folder)
+  monkeypatch.setattr(remembered, 'folder', lambda: folder)
   monkeypatch.setattr(output, '_kept', [])  # it begins the process's next log
   random.seed(0)  # Mesh-TensorFlow and metrics draw from them
   np.random.seed(0)

@@ -15,7 +15,7 @@ def test_an_answer_belongs_to_its_question():
   assert remembered.get(['a', 2]) is None
 
 
-@pytest.mark.parametrize('changed', ['_version', '_folder'])
+@pytest.mark.parametrize('changed', ['_version', 'folder'])
 def test_another_version_or_user_does_not_know_it(
   changed, monkeypatch, tmp_path
 ):
@@ -27,20 +27,20 @@ def test_another_version_or_user_does_not_know_it(
 
 def test_a_damaged_answer_is_none():
   remembered.put('a', 'b')
-  (path,) = remembered._folder().rglob('*.json')  # noqa: SLF001
+  (path,) = remembered.folder().rglob('*.json')
   path.write_text('{')
   assert remembered.get('a') is None
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(monkeypatch, tmp_path):
   (tmp_path / 'file').touch()
-  monkeypatch.setattr(remembered, '_folder', lambda: tmp_path / 'file')
+  monkeypatch.setattr(remembered, 'folder', lambda: tmp_path / 'file')
   remembered.put('a', 'b')
   assert remembered.get('a') is None
 
 
 def test_answers_of_old_versions_are_removed(monkeypatch):
-  folder = remembered._folder()  # noqa: SLF001
+  folder = remembered.folder()
   for age, name in ((40, 'old'), (20, 'new')):
     (folder / name).mkdir()
     then = time.time() - age * 24 * 3600

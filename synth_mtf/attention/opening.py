@@ -23,9 +23,6 @@ from synth_mtf.host.run_config import RunConfig, both_sides
 from synth_mtf.results import runs
 from synth_mtf.synthesizers.base import Table
 
-INITIAL = 'initial'
-LAST = 'last'
-
 
 @dataclasses.dataclass(frozen=True)
 class OpenedRun:
@@ -35,7 +32,7 @@ class OpenedRun:
     run: where its files are.
     model: what its configuration describes.
     inputs: what its model reads.
-    checkpoints: at the steps that were asked for; None is `INITIAL`.
+    checkpoints: at the steps that were asked for; None is `runs.INITIAL`.
   """
 
   run: runs.Run
@@ -51,16 +48,11 @@ def open_run(
 
   Args:
     folder: a model folder, or a demo folder that holds one run.
-    steps: steps of checkpoints, `LAST`, or `INITIAL` for initial weights.
+    steps: as in `Run.checkpoint_at`; `INITIAL` is for initial weights.
     vocabulary: as in `--vocabulary`; None uses the run's vocabulary.
   """
-  run, *others = runs.read(folder)
-  if others:
-    names = ' '.join(other.name for other in (run, *others))
-    raise UserError(
-      f'{folder} holds {1 + len(others)} runs; give one of them: {names}'
-    )
-  checkpoints = [_checkpoint(run.folder, step) for step in steps]
+  run = runs.only(folder)
+  checkpoints = [run.checkpoint_at(step) for step in steps]
   importlib.import_module('t5.data.mixtures')  # registers them
   with described(run.gin, run.gin_file) as model:
     config = model.run
@@ -113,13 +105,6 @@ def _lengths(config: RunConfig) -> dict[str, int]:
         ):
           lengths[name] = min(most, lengths.get(name, most))
   return lengths
-
-
-def _checkpoint(folder: str, step: int | str) -> Checkpoint | None:
-  if step == INITIAL:
-    return None
-  name = '' if step == LAST else f'model.ckpt-{step}'
-  return Checkpoint(os.path.join(folder, name))
 
 
 def _vocabularies(

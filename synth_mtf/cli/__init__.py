@@ -2,10 +2,10 @@
 
 A subcommand is a module in this package with `add_arguments(parser)` and
 `run(args)`, which may return an exit status; `args.words` is the whole command
-line. It imports TensorFlow, and modules that need it, inside `run`; before it
-runs, the plugin is loaded, unless the subcommand is one of `_SELF_LOADING`.
-What needs no TensorFlow is refused before that, by `check(args)` if it exists.
-`PARSER_OPTIONS`, if defined, are passed to its `argparse.ArgumentParser`.
+line, and the environment has the values of the flags for data. `run` refuses
+what it can without TensorFlow. It then calls `process.load()`, if it needs the
+plugin, and imports the modules that need TensorFlow. `PARSER_OPTIONS`, if
+defined, are passed to its `argparse.ArgumentParser`.
 """
 
 import argparse
@@ -13,7 +13,6 @@ import contextlib
 import gc
 import importlib
 import os
-import pathlib
 import re
 import sys
 import warnings
@@ -23,7 +22,7 @@ from typing import Any, NoReturn
 from synth_mtf import __version__
 from synth_mtf.cli import completion, data
 from synth_mtf.errors import RunFailed, UserError, nearest
-from synth_mtf.run import output, process
+from synth_mtf.run import output
 
 COMMANDS = {
   'demo': 'pretrain, finetune and evaluate each variant; print one table',
@@ -71,12 +70,6 @@ EXAMPLES = {
   'replay': 'my_runs/rv',
   'doctor': '--data_dir=my_data --vocabulary=my_vocabulary.model',
 }
-# These load the plugin themselves, if they need it: they report whether it can
-# be loaded, show progress meanwhile, or restart the process first.
-_SELF_LOADING = (
-  *('checkpoint', 'cluster', 'cost', 'demo', 'doctor', 'plot', 'table'),
-  *('tasks', 'transformer'),
-)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -132,12 +125,7 @@ def _run(words: Sequence[str]) -> int:
     if not args.command:
       main_parser.print_help(sys.stderr)
       return 2
-    if getattr(args, 'out', None) in ('', pathlib.Path()):
-      raise UserError('--out is empty: give the path to write to')
-    if args.command not in _SELF_LOADING:
-      data.use(args)
-      args.check(args)
-      process.load()
+    data.use(args)
     return args.run(args) or 0
   except (UserError, RunFailed, OSError) as error:
     output.end_wait()
@@ -167,8 +155,7 @@ def parser() -> argparse.ArgumentParser:
       name, help=summary, description=summary, allow_abbrev=False, **options
     )
     command.add_arguments(subparser)
-    check = getattr(command, 'check', lambda args: None)
-    subparser.set_defaults(run=command.run, check=check)
+    subparser.set_defaults(run=command.run)
     example = f'Example: synth-mtf {name} {EXAMPLES[name]}'
     subparser.epilog = ' '.join(filter(None, [subparser.epilog, example]))
   return main_parser

@@ -1,15 +1,19 @@
 """Checks of arguments before TensorFlow is imported, which takes seconds.
 
-`argparse` calls them as the `type` of an argument.
+`argparse` calls them as the `type` of an argument. A type that is a `Completed`
+also tells a shell what the argument can be.
 """
 
+import abc
 import argparse
 import importlib.util
 import os
+import pathlib
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from synth_mtf import filesystem, paths
+from synth_mtf import filesystem, paths, remembered
 from synth_mtf.errors import UserError, nearest
 
 
@@ -41,7 +45,23 @@ def existing(path: str) -> str:
 
 def _may_exist(path: str) -> bool:
   """Whether a path exists, or is in a bucket, which takes longer to ask."""
-  return '://' in path or os.path.lexists(path)
+  return filesystem.is_bucket(path) or os.path.lexists(path)
+
+
+def new_path(path: str) -> str:
+  """Checks that `--out` names something to write."""
+  if not path:
+    raise UserError('--out is empty: give the path to write to')
+  return path
+
+
+def text_file(path: str) -> str:
+  """Checks that there is a file to read; a bucket is not checked."""
+  if not _may_exist(path):
+    raise UserError(f'{path!r} does not exist; expected a text file')
+  if os.path.isdir(path):
+    raise UserError(f'{path} is a folder; expected a text file')
+  return path
 
 
 def run_folder(path: str) -> str:
@@ -122,17 +142,33 @@ def add_runs(
   parser.add_argument('runs', nargs='+', type=check, metavar='RUN', help=what)
 
 
-def check_runs(args: argparse.Namespace) -> None:
-  """Refuses local folders without a run."""
-  from synth_mtf.results import runs
+class Completed(abc.ABC):
+  """A type of argument whose values a shell completes.
 
-  local = [run for run in args.runs if not filesystem.is_bucket(run)]
-  if local:
-    runs.read(*local)
+  Attributes:
+    separators: what may be between several values.
+  """
+
+  separators = ''
+
+  @abc.abstractmethod
+  def __call__(self, text: str) -> Any:
+    """Returns the value of an argument, as the `type` of argparse does."""
+
+  @abc.abstractmethod
+  def known(self) -> Sequence[str]:
+    """Returns all values, without TensorFlow."""
+
+  def completions(self, prefix: str, **_: Any) -> list[str]:
+    """Returns what a word can be that begins with `prefix`, for argcomplete."""
+    last = max(map(prefix.rfind, self.separators), default=-1)
+    return [prefix[: last + 1] + value for value in self.known()]
 
 
-class GinNames:
-  """A check of names of gin files in a folder, joined by commas or `+`."""
+class GinNames(Completed):
+  """Names of gin files in a folder, joined by commas or `+`."""
+
+  separators = ',+'
 
   def __init__(self, folder: str) -> None:
     self._folder = folder
@@ -146,6 +182,48 @@ class GinNames:
         raise UserError(f"gin file '{file}' does not exist{hint}")
     return names
 
-  def known(self) -> list[str]:
-    """Returns the names of our own files, which a shell can complete."""
+  def known(self) -> Sequence[str]:
     return paths.gin_names(self._folder)
+
+
+class GinFile(Completed):
+  """A gin file; `check_gin_files` checks those of all flags together."""
+
+  def __call__(self, file: str) -> str:
+    return file
+
+  def known(self) -> Sequence[str]:
+    folder = pathlib.Path(paths.gin_path())
+    return sorted(
+      str(path.relative_to(folder)) for path in folder.glob('*/*.gin')
+    )
+
+
+class TaskName(Completed):
+  """A task or a mixture; others may be registered later."""
+
+  def __call__(self, name: str) -> str:
+    return name
+
+  def known(self) -> Sequence[str]:
+    return task_names()
+
+
+class TaskNames(Completed):
+  """Tasks and mixtures, separated by commas."""
+
+  separators = ','
+
+  def __call__(self, names: str) -> list[str]:
+    return names.split(',')
+
+  def known(self) -> Sequence[str]:
+    return task_names()
+
+
+def task_names() -> Sequence[str]:
+  """Returns the names of our tasks and mixtures and of T5's.
+
+  With a host that this version of the package does not know, there are none.
+  """
+  return remembered.get('names') or []

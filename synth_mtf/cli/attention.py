@@ -8,10 +8,10 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from synth_mtf import atomic, filesystem
-from synth_mtf.cli import arguments, data
+from synth_mtf import atomic
+from synth_mtf.cli import arguments, data, loading
 from synth_mtf.errors import UserError
-from synth_mtf.run import output
+from synth_mtf.run import output, process
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   parser.add_argument(
     '--out',
+    type=arguments.new_path,
     metavar='FILE',
     default='attention.npz',
     help='the file to write (default: %(default)s)',
@@ -42,11 +43,16 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
   )
   source.add_argument(
     '--input',
+    type=arguments.text_file,
     metavar='FILE',
     help='a text file with an input per line, optionally followed by a tab and '
     'its target',
   )
-  source.add_argument('--task', help='show the first examples of this task')
+  source.add_argument(
+    '--task',
+    type=arguments.TaskName(),
+    help='show the first examples of this task',
+  )
   parser.add_argument(
     '--target',
     action='append',
@@ -74,20 +80,28 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
   )
 
 
-def check(args: argparse.Namespace) -> None:
-  """Refuses a local folder without a run."""
-  from synth_mtf.results import runs
-
-  if not filesystem.is_bucket(args.folder):
-    runs.read(args.folder)
+def check_text(args: argparse.Namespace) -> None:
+  """Refuses what the flags of `add_text_arguments` cannot select."""
+  if args.target and (args.task or args.input):
+    raise UserError(
+      '--target needs --text; files and tasks have their own targets'
+    )
+  if args.task and not args.module_import:
+    data.check_names([args.task])
 
 
 def run(args: argparse.Namespace) -> None:
   """Writes the file."""
-  with output.kept():
-    from synth_mtf.attention import computation, file, opening
+  check_text(args)
+  loading.for_paths(args.folder, args.out)
+  from synth_mtf.attention import file
+  from synth_mtf.results import runs
 
+  runs.only(args.folder).checkpoint_at(args.step)
   atomic.check_replaceable(args.out, file.MARK)
+  process.load()
+  from synth_mtf.attention import computation, opening
+
   opening.import_modules(args.module_import)
   with output.kept():  # a session of TensorFlow 2.20 writes to stderr
     (attention,) = computation.look(
@@ -107,9 +121,11 @@ def names_text(args: argparse.Namespace) -> bool:
 def look_at_each(
   args: argparse.Namespace, runs: Sequence[Any], steps: Sequence[str]
 ) -> tuple[list[Any], list[str]]:
-  """Returns the attention of runs at some steps, and why others have none."""
-  with output.kept():
-    from synth_mtf.attention import computation, opening
+  """Returns the attention of runs at some steps, and why others have none.
+
+  The plugin is loaded.
+  """
+  from synth_mtf.attention import computation, opening
 
   opening.import_modules(args.module_import)
   attentions, missing = [], []
@@ -128,10 +144,6 @@ def chosen(args: argparse.Namespace, model: Any) -> Any:
   """Creates the selected examples for a model, by default four sentences."""
   from synth_mtf.attention import examples
 
-  if args.target and (args.task or args.input):
-    raise UserError(
-      '--target needs --text; files and tasks have their own targets'
-    )
   if args.text or args.target:
     texts = {'inputs': args.text or [], 'targets': args.target or []}
     return examples.from_texts(model, texts)

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from synth_mtf import atomic
-from synth_mtf.cli import data
+from synth_mtf.cli import arguments, data, loading
 from synth_mtf.errors import UserError
 from synth_mtf.results import printing
-from synth_mtf.run import output
+from synth_mtf.run import output, process
 
 _HEADERS = ('task', 'split', 'files', 'examples', 'tokens', 'MB', 'digest')
 _PATTERNS = '*?[\\'
@@ -27,12 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--mixture',
     dest='names',
     required=True,
-    type=lambda names: names.split(','),
+    type=arguments.TaskNames(),
     metavar='NAMES',
     help='tasks and mixtures, separated by commas; of a mixture, each task',
   )
   parser.add_argument(
     '--out',
+    type=arguments.new_path,
     required=True,
     metavar='FOLDER',
     help='folder or bucket (gs://...) of all caches; runs read it with '
@@ -56,13 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
 
 
-def check(args: argparse.Namespace) -> None:
-  """Refuses unknown tasks and mixtures."""
-  data.check_names(args.names)
-
-
 def run(args: argparse.Namespace) -> None:
   """Writes what is not there yet, and prints a table of all."""
+  data.check_names(args.names)
   os.environ.pop('SYNTH_MTF_CACHE_DIR', None)  # which is for reading
   out = args.out.rstrip('/')
   if set(_PATTERNS) & set(out):
@@ -70,8 +67,9 @@ def run(args: argparse.Namespace) -> None:
       f'--out {out}: TensorFlow takes the name for a pattern. Give one without '
       f'any of {" ".join(_PATTERNS)}'
     )
+  loading.for_paths(out)
   atomic.check_writable(out, '--out')
-
+  process.load()
   from synth_mtf.host import explanations
 
   console = output.console()

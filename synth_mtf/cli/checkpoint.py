@@ -6,7 +6,8 @@ It inspects, compares, converts, exports and imports them.
 import argparse
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from synth_mtf import atomic, filesystem, paths
 from synth_mtf.cli import arguments, loading
@@ -56,14 +57,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--gin_file',
     action='append',
     required=True,
+    type=arguments.GinFile(),
     help='a gin file of the target model; may be repeated',
   )
   convert.add_argument('--gin_param', action='append', default=[], help=_PARAM)
   convert.add_argument(
     '--source_gin_file',
     action='append',
+    default=[],
+    type=arguments.GinFile(),
     help='a gin file of the source model, which mixtures need; may be repeated '
-    '(default: operative_config.gin beside the checkpoint)',
+    '(default: operative_config.gin next to the checkpoint)',
   )
   convert.add_argument(
     '--resize',
@@ -102,7 +106,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   export.add_argument('--to', choices=['hf'], required=True, dest='form')
   export.add_argument('path', type=arguments.existing, help=_PATH)
   _add_new_folder(export)
-  export.add_argument('--vocabulary', help="default: the run's")
+  export.add_argument(
+    '--vocabulary', type=arguments.vocabulary_file, help="default: the run's"
+  )
   export.set_defaults(action=_export)
 
   imported = actions.add_parser(
@@ -110,9 +116,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help="make a checkpoint from a model of Hugging Face's transformers",
   )
   imported.add_argument('--from', choices=['hf'], required=True, dest='form')
-  imported.add_argument('path', type=arguments.existing, help=_HF_FOLDER)
+  imported.add_argument('path', type=_hf_folder, help=_HF_FOLDER)
   _add_new_folder(imported)
   imported.set_defaults(action=_import)
+
+
+def _hf_folder(path: str) -> str:
+  """Checks that a folder of Hugging Face's T5 has a configuration."""
+  file = os.path.join(path, 'config.json')
+  if not os.path.isfile(file):
+    raise UserError(
+      f'{file} is missing; expected a folder of '
+      "Hugging Face's T5, with config.json and model.safetensors"
+    )
+  return path
 
 
 def _add_new_folder(parser: argparse.ArgumentParser) -> None:
@@ -120,6 +137,8 @@ def _add_new_folder(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--gin_file',
     action='append',
+    default=[],
+    type=arguments.GinFile(),
     help='a gin file of the model; may be repeated (default: those that it was '
     'trained with, if known)',
   )
@@ -127,25 +146,31 @@ def _add_new_folder(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-  """Runs an action, after which gin is as before."""
-  if args.action is _inspect:
-    loading.for_paths([args.path])
-    _inspect(args)
-    return
-  if args.action in (_export, _import):
-    atomic.check_new_folder(args.folder)
+  """Runs an action."""
+  args.action(args)
+
+
+@contextlib.contextmanager
+def _gin() -> Iterator[None]:
+  """Loads the plugin; at the end, gin is as before."""
   process.load()
   from synth_mtf.host import patches
 
   separate_gin = patches.separate_gin()
   with separate_gin():
-    args.action(args)
+    yield
+
+
+def _opened(path: str) -> Any:
+  """Opens a checkpoint, with TensorFlow only if it is in a bucket."""
+  loading.for_paths(path)
+  from synth_mtf.checkpoints.files import Checkpoint
+
+  return Checkpoint(path)
 
 
 def _inspect(args: argparse.Namespace) -> None:
-  from synth_mtf.checkpoints.files import Checkpoint
-
-  checkpoint = Checkpoint(args.path)
+  checkpoint = _opened(args.path)
   checkpoint.verify()
   for name in checkpoint.weights:
     dtype, shape = checkpoint.variables[name]
@@ -158,32 +183,41 @@ def _inspect(args: argparse.Namespace) -> None:
 
 
 def _keep(args: argparse.Namespace) -> None:
-  from synth_mtf.run import model_dir
+  loading.for_paths(args.path)
+  from synth_mtf.checkpoints.folder import Folder
 
   try:
     if not filesystem.is_folder(args.path):
-      raise UserError(f'{args.path} is no folder: give a model folder')
+      raise UserError(f'{args.path} is not a folder: give a model folder')
   except OSError as error:  # a bucket without access
     raise UserError(f'{args.path} cannot be read: {error}') from error
   atomic.check_writable(args.path, 'the folder')
-  model_dir.lock(args.path)
-  try:
-    _keep_in(args)
-  finally:
-    model_dir.unlock_all()
+  if not Folder(args.path).latest():
+    raise UserError(f'{args.path} holds no checkpoint.')
+  best = _best(args.path, args.best)
+  with _gin():
+    from synth_mtf.run import model_dir
+
+    model_dir.lock(args.path)
+    try:
+      _keep_in(args, best)
+    finally:
+      model_dir.unlock_all()
 
 
-def _keep_in(args: argparse.Namespace) -> None:
-  """Keeps checkpoints in a folder that is locked."""
+def _keep_in(args: argparse.Namespace, names: Mapping[str, str]) -> None:
+  """Keeps checkpoints in a folder that is locked.
+
+  Args:
+    args: those of the action.
+    names: of the best checkpoint, by column.
+  """
   from synth_mtf.checkpoints import keeping
   from synth_mtf.checkpoints.folder import Folder
 
   folder = Folder(args.path)
-  if not folder.latest():
-    raise UserError(f'{args.path} holds no checkpoint.')
   best: dict[str, list[str]] = {}
-  for column in args.best:
-    name = _best(args.path, column)
+  for column, name in names.items():
     if name not in folder.checkpoints:
       raise UserError(
         f'--best={column}: {name} is the best, but {args.path} does not hold '
@@ -208,21 +242,32 @@ def _keep_in(args: argparse.Namespace) -> None:
   print(f'{len(choice.removed)} checkpoints removed, {size / 1e6:,.0f} MB.')
 
 
-def _best(path: str, column: str) -> str:
-  """Returns the name of the checkpoint of a run that is best in a column."""
+def _best(path: str, columns: Sequence[str]) -> dict[str, str]:
+  """Returns the name of a run's best checkpoint in each column."""
+  if not columns:
+    return {}
   from synth_mtf.results import choosing, runs
 
-  (run,) = runs.read(path)
-  return f'model.ckpt-{choosing.best_step(run, column)}'
+  run = runs.only(path)
+  loading.describe([run])
+  return {
+    column: f'model.ckpt-{choosing.best_step(run, column)}'
+    for column in columns
+  }
 
 
 def _compare(args: argparse.Namespace) -> None:
+  first = _opened(args.first)
+  second = _opened(args.second)
+  with _gin():
+    _print_differences(first, second)
+
+
+def _print_differences(first: Any, second: Any) -> None:
   import numpy as np
 
-  from synth_mtf.checkpoints import comparison, files
+  from synth_mtf.checkpoints import comparison
 
-  first = files.Checkpoint(args.first)
-  second = files.Checkpoint(args.second)
   weights = {name: first.variables[name] for name in first.weights}
   compared = comparison.Comparison(weights, second)
   for name, other_name in compared.loaded.items():
@@ -245,13 +290,20 @@ def _compare(args: argparse.Namespace) -> None:
 
 
 def _convert(args: argparse.Namespace) -> None:
+  loading.for_paths(args.folder)
+  atomic.check_writable(args.folder, 'the new folder')
+  arguments.check_gin_files([*args.gin_file, *args.source_gin_file])
+  checkpoint = _opened(args.path)
+  checkpoint.verify()
+  with _gin():
+    _convert_opened(checkpoint, args)
+
+
+def _convert_opened(checkpoint: Any, args: argparse.Namespace) -> None:
   from synth_mtf.checkpoints import conversion, files, identity, original
   from synth_mtf.core.context import data_is_packed
   from synth_mtf.host import foreign, gin_files, model
 
-  atomic.check_writable(args.folder, 'the new folder')
-  checkpoint = files.Checkpoint(args.path)
-  checkpoint.verify()
   folder = os.path.dirname(checkpoint.path)
   file = os.path.join(folder, paths.OPERATIVE_CONFIG)
   text = filesystem.text(file)
@@ -299,27 +351,35 @@ def _convert(args: argparse.Namespace) -> None:
 
 
 def _export(args: argparse.Namespace) -> None:
-  from synth_mtf.checkpoints import files
-  from synth_mtf.huggingface import export
-  from synth_mtf.run import model_dir
-
-  if os.path.isdir(args.path):
-    model_dir.require_unlocked(args.path)
-  checkpoint = files.Checkpoint(args.path)
+  atomic.check_new_folder(args.folder)
+  checkpoint = _opened(args.path)
   file = os.path.join(os.path.dirname(checkpoint.path), paths.OPERATIVE_CONFIG)
-  with _required(filesystem.text(file), file, args):
-    export.export(checkpoint, args.folder, args.vocabulary)
+  text = filesystem.text(file)
+  _check_model(text, file, args)
+  with _gin():
+    from synth_mtf.huggingface import export
+    from synth_mtf.run import model_dir
+
+    if os.path.isdir(args.path):
+      model_dir.require_unlocked(args.path)
+    with _configured(text, file, args.gin_file, args.gin_param):
+      export.export(checkpoint, args.folder, args.vocabulary)
   print(f'wrote {args.folder}: step {checkpoint.step} of {args.path}')
 
 
 def _import(args: argparse.Namespace) -> None:
-  from synth_mtf.attention import opening
-  from synth_mtf.huggingface import importing, layout, stored
+  atomic.check_new_folder(args.folder)
+  arguments.check_gin_files(args.gin_file)
+  with _gin():
+    from synth_mtf.attention import opening
+    from synth_mtf.huggingface import importing, layout, stored
 
-  text = stored.read_config(args.path)['synth_mtf']['gin']
-  with _required(text, os.path.join(args.path, layout.CONFIG), args):
-    path = importing.load(args.path, args.folder)
-  opening.keep_vocabulary(args.path, args.folder)
+    text = stored.read_config(args.path)['synth_mtf']['gin']
+    file = os.path.join(args.path, layout.CONFIG)
+    _check_model(text, file, args)
+    with _configured(text, file, args.gin_file, args.gin_param):
+      path = importing.load(args.path, args.folder)
+    opening.keep_vocabulary(args.path, args.folder)
   print(f'wrote {path}')
 
 
@@ -327,7 +387,7 @@ def _import(args: argparse.Namespace) -> None:
 def _configured(
   text: str | None,
   file: str,
-  gin_file: Sequence[str] | None,
+  gin_file: Sequence[str],
   bindings: Sequence[str] = (),
 ) -> Iterator[bool]:
   """Gives gin the user's gin files, or else the configuration of a run.
@@ -354,20 +414,16 @@ def _configured(
     yield False
 
 
-@contextlib.contextmanager
-def _required(
-  text: str | None, file: str, args: argparse.Namespace
-) -> Iterator[None]:
-  """Configures a model, whose gin files must be known."""
-  with _configured(text, file, args.gin_file, args.gin_param) as is_known:
-    if not is_known:
-      raise UserError(
-        f'{file} does not describe the model: give its gin files, such as '
-        '--gin_file=sizes/small.gin --gin_file=variants/random.gin'
-      )
-    if args.gin_param and not args.gin_file:
-      raise UserError(
-        '--gin_param needs --gin_file: without gin files, the settings in '
-        f'{file} are used as they are'
-      )
-    yield
+def _check_model(text: str | None, file: str, args: argparse.Namespace) -> None:
+  """Checks that the gin files of a model, or its configuration, are there."""
+  arguments.check_gin_files(args.gin_file)
+  if not text and not args.gin_file:
+    raise UserError(
+      f'{file} does not describe the model: give its gin files, such as '
+      '--gin_file=sizes/small.gin --gin_file=variants/random.gin'
+    )
+  if args.gin_param and not args.gin_file:
+    raise UserError(
+      '--gin_param needs --gin_file: without gin files, the settings in '
+      f'{file} are used as they are'
+    )

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from synth_mtf.cli import arguments, shipped
+from synth_mtf.cli import arguments
 from synth_mtf.errors import UserError, nearest
 from synth_mtf.results import printing
 
@@ -40,7 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def use(args: argparse.Namespace) -> None:
-  """Sets environment variables of this process to the values of the flags."""
+  """Sets environment variables of this process to the values of the flags.
+
+  Commands that do not have the flags keep the user's.
+  """
   for name in ('data_dir', 'vocabulary', 'skip_bad_rows', 'task_file'):
     value = getattr(args, name, None)
     if value:
@@ -52,7 +55,7 @@ def check_names(names: Iterable[str]) -> None:
 
   Task files define others; then, or with another T5, nothing is checked.
   """
-  known = (shipped.text('names') or '').split()
+  known = arguments.task_names()
   if not known or os.environ.get('SYNTH_MTF_TASK_FILE'):
     return
   for name in names:

@@ -65,12 +65,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   add(
     '--out',
+    type=arguments.new_path,
     default='synth-mtf-demo',
     help='where all files are written; a demo in it is resumed (default: '
     '%(default)s)',
   )
   add(
     '--mixture',
+    type=arguments.TaskName(),
     help=f'a mixture or task to finetune on (default: {default.mixture})',
   )
   add(
@@ -79,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help=f"how many of each task, or 'all' (default: {default.eval_examples})",
   )
   every_stage = 'used in every stage; may be repeated'
-  add('--gin_file', action='append', help=every_stage)
+  add('--gin_file', action='append', type=arguments.GinFile(), help=every_stage)
   add('--gin_param', action='append', help=every_stage)
   data.add_arguments(parser)
   parser.epilog = (
@@ -95,7 +97,6 @@ def _number_or_all(word: str) -> int | None:
 
 def run(args: argparse.Namespace) -> int:
   """Runs the demo."""
-  data.use(args)
   given = vars(args)
   arguments.check_gin_files(given.get('gin_file', []))
   if 'mixture' in given:

@@ -4,24 +4,34 @@ from collections.abc import Sequence
 from typing import Any
 
 from synth_mtf import filesystem
-from synth_mtf.run import process
+from synth_mtf.run import output, process
 
 
-def for_paths(paths: Sequence[str]) -> None:
-  """Loads the plugin if TensorFlow has to read one of the paths."""
+def for_paths(*paths: str) -> None:
+  """Loads the plugin if TensorFlow has to read or write one of the paths."""
   if any(map(filesystem.is_bucket, paths)):
     process.load()
 
 
 def runs(folders: Sequence[str]) -> list[Any]:
-  """Returns the runs in folders, ready to be described.
-
-  The models of configurations that are not known yet need the plugin.
-  """
+  """Returns the runs in folders, in which there must be some."""
   from synth_mtf.results import runs
 
-  for_paths(folders)
-  read = runs.read(*folders)
-  if not all(run.is_known for run in read):
-    process.load()
-  return read
+  for_paths(*folders)
+  return runs.read(*folders)
+
+
+def describe(runs: Sequence[Any]) -> None:
+  """Makes runs ready to be described.
+
+  The plugin builds the models of configurations that are not known yet.
+  """
+  unknown = [run for run in runs if not run.is_known]
+  if not unknown:
+    return
+  process.load()
+  console = output.Console()
+  for number, run in enumerate(unknown, 1):
+    text = f'build the model of {run.name} ({number} of {len(unknown)}) ...'
+    with console.passing(text):
+      run.describe()

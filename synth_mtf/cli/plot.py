@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from synth_mtf import atomic
-from synth_mtf.cli import arguments, attention, data, loading
+from synth_mtf.cli import arguments, attention, loading
 from synth_mtf.errors import UserError, nearest
 from synth_mtf.run import process
 
@@ -23,7 +23,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     'model folders, demo folders, files of `synth-mtf attention`',
     arguments.existing,
   )
-  add('--out', metavar='FOLDER', default='figures', help='where to write')
+  add(
+    '--out',
+    type=arguments.new_path,
+    metavar='FOLDER',
+    default='figures',
+    help='where to write',
+  )
   add(
     '--figures',
     type=figures,
@@ -32,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   add(
     '--tasks',
-    type=lambda text: text.split(','),
+    type=arguments.TaskNames(),
     default=[],
     help='of curves, such as glue_cola_v002,squad_v010_allanswers (default: '
     'all; if these are more than twelve panels, averages of GLUE, SuperGLUE '
@@ -75,25 +81,27 @@ def run(args: argparse.Namespace) -> None:
   from synth_mtf.attention import file
   from synth_mtf.figures import style
 
-  data.use(args)
+  attention.check_text(args)
+  has_text = attention.names_text(args)
+  if args.steps != ['last'] and not has_text:
+    raise UserError('--steps needs a text: --text, --input FILE or --task NAME')
+  loading.for_paths(args.out)
   atomic.check_writable(args.out, '--out')
   files = [name for name in args.runs if name.endswith('.npz')]
   read = loading.runs([name for name in args.runs if name not in files])
+  loading.for_paths(*files)
   attentions: list[Any] = [file.read(name) for name in files]
+  if not has_text:
+    _check(args.figures, _sources(read, attentions))
+  loading.describe(read)
   missing: list[str] = []
-  if attention.names_text(args):
+  if has_text:
     process.load()
     computed, missing = attention.look_at_each(args, read, args.steps)
     attentions += computed
-  elif args.steps != ['last']:
-    raise UserError('--steps needs a text: --text, --input FILE or --task NAME')
-  sources: dict[str, Sequence[Any]] = {
-    **dict.fromkeys(_OF_RUNS, read),
-    **dict.fromkeys(_OF_ATTENTION, attentions),
-  }
+  sources = _sources(read, attentions)
+  _check(args.figures, sources, missing)
   names = args.figures or [name for name in sources if sources[name]]
-  for name in names:
-    _check(name, sources, missing)
   written = []
   for name in names:
     try:
@@ -107,20 +115,33 @@ def run(args: argparse.Namespace) -> None:
     raise UserError('nothing was drawn')
 
 
+def _sources(
+  runs: Sequence[Any], attentions: Sequence[Any]
+) -> dict[str, Sequence[Any]]:
+  """Returns what each figure is drawn from."""
+  return {
+    **dict.fromkeys(_OF_RUNS, runs),
+    **dict.fromkeys(_OF_ATTENTION, attentions),
+  }
+
+
 def _check(
-  name: str, sources: Mapping[str, Sequence[Any]], missing: Sequence[str]
+  names: Sequence[str] | None,
+  sources: Mapping[str, Sequence[Any]],
+  missing: Sequence[str] = (),
 ) -> None:
-  """Raises a UserError for a figure without data.
+  """Raises a UserError for a figure that is asked for and has no data.
 
   `missing` says which attention is missing, and why.
   """
-  if not sources[name]:
-    what = (
-      f'--figures {name}: {", ".join(_OF_RUNS)} need a run; '
-      f'{", ".join(_OF_ATTENTION)} need a file of `synth-mtf attention`, or '
-      'a run and a text (--text and --target, --input FILE or --task NAME)'
-    )
-    raise UserError('\n'.join([what, *missing]))
+  for name in names or ():
+    if not sources[name]:
+      what = (
+        f'--figures {name}: {", ".join(_OF_RUNS)} need a run; '
+        f'{", ".join(_OF_ATTENTION)} need a file of `synth-mtf attention`, or '
+        'a run and a text (--text and --target, --input FILE or --task NAME)'
+      )
+      raise UserError('\n'.join([what, *missing]))
 
 
 def _draw(

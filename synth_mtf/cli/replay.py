@@ -5,9 +5,9 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from synth_mtf.cli import arguments, data
+from synth_mtf.cli import arguments, data, loading
 from synth_mtf.errors import UserError
-from synth_mtf.run import main, output
+from synth_mtf.run import main, output, process
 
 _DATA_DIR = 'SYNTH_MTF_DATA_DIR'
 
@@ -18,18 +18,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   data.add_arguments(parser)
 
 
-check = arguments.check_runs
-
-
 def run(args: argparse.Namespace) -> None:
   """Prints a shell script; runs nothing, and comments say what differs here."""
+  read = loading.runs(args.runs)
+  process.load()
   with output.kept():
     main.prepare()
-  from synth_mtf.results import runs
   from synth_mtf.run import origin
 
   given = os.environ.get(_DATA_DIR)
-  for model in runs.read(*args.runs):
+  for model in read:
     _comment(f'{model.label}, {model.name}')
     try:
       differences = _print_commands(model.origins, given)

@@ -5,10 +5,10 @@ import sys
 from typing import Any
 
 from synth_mtf import atomic
-from synth_mtf.cli import arguments, attention
+from synth_mtf.cli import arguments, attention, loading
 from synth_mtf.errors import UserError
 from synth_mtf.results.layouts import ALL, LAYOUTS
-from synth_mtf.run import output
+from synth_mtf.run import process
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   arguments.add_runs(parser)
   parser.add_argument(
     '--out',
+    type=arguments.new_path,
     default='report.html',
     metavar='FILE',
     help='the page; an existing page is replaced (default: report.html)',
@@ -39,9 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   attention.add_text_arguments(parser)
 
 
-check = arguments.check_runs
-
-
 def run(args: argparse.Namespace) -> None:
   """Writes the page."""
   if args.attention and attention.names_text(args):
@@ -49,15 +47,18 @@ def run(args: argparse.Namespace) -> None:
       '--attention shows the files that you give; leave it out to use --text, '
       '--target, --input or --task'
     )
-  with output.kept():
-    from synth_mtf.results import runs
+  attention.check_text(args)
+  read = loading.runs(args.runs)
+  from synth_mtf.attention import file
+  from synth_mtf.report import page
+  from synth_mtf.results import runs
 
-    read = runs.read(*args.runs)  # a wrong path ends before the slow imports
-    import synth_mtf.tasks  # noqa: F401 (their metrics)
-    from synth_mtf.attention import file
-    from synth_mtf.report import page
+  loading.for_paths(args.out, *args.attention)
   atomic.check_replaceable(args.out, page.GENERATOR)
   attentions: list[Any] = [file.read(path) for path in args.attention]
+  process.load()
+  import synth_mtf.tasks  # noqa: F401 (their metrics)
+
   missing: list[str] = []
   if not attentions:
     first_seeds = [same[0] for same in runs.by_model(read).values()]

@@ -59,6 +59,8 @@ def run(args: argparse.Namespace) -> None:
   from synth_mtf.results import tables, views
 
   runs = loading.runs(args.runs)
+  tables.check_checkpoint(args.checkpoint, runs)
+  loading.describe(runs)
   if args.layout == 'speed':  # it counts products in the graph of each model
     process.load()
   table = tables.make(runs, args.layout, args.checkpoint)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from synth_mtf import filesystem, remembered
-from synth_mtf.cli import data, shipped
+from synth_mtf.cli import arguments, data
 from synth_mtf.errors import UserError
 from synth_mtf.results import printing
 from synth_mtf.run import output, process
@@ -38,7 +38,10 @@ _NO_FILES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags."""
   parser.add_argument(
-    'name', nargs='?', help='a task or a mixture to show with two examples'
+    'name',
+    nargs='?',
+    type=arguments.TaskName(),
+    help='a task or a mixture to show with two examples',
   )
   data.add_arguments(parser)
   parser.add_argument(
@@ -56,13 +59,7 @@ def run(args: argparse.Namespace) -> int:
     1 if a row is malformed, or if the named task or mixture has no example to
     show; else 0.
   """
-  data.use(args)
   question = _question(args)
-  if question == _question():
-    known = shipped.text('tasks')
-    if known:
-      print(known, end='')
-      return 0
   answer = remembered.get(question) if question else None
   if answer:
     print(answer['text'], end='')
@@ -95,27 +92,27 @@ class _Both:
       stream.flush()
 
 
-def _question(args: argparse.Namespace | None = None) -> list[Any]:
-  """Returns all that the text depends on; [] if it cannot be listed.
+def _question(args: argparse.Namespace) -> Any:
+  """Returns all that the text depends on, or None if it cannot be listed.
 
-  Without arguments, that of `synth-mtf tasks`. Task files and settings of gin
-  may name any file.
+  Task files and settings of gin may name any file. The package knows the text
+  that depends on nothing.
   """
   settings = {}
   for name, value in os.environ.items():
     is_ours = name.startswith('SYNTH_MTF_') and name != output.INTERVAL
     if is_ours and value:
       settings[name] = value
-  if not args:
-    return ['tasks', None, {}, []]
   if args.gin_param or 'SYNTH_MTF_TASK_FILE' in settings:
-    return []
+    return None
   paths = [settings.get('SYNTH_MTF_DATA_DIR')]
   if settings.get('SYNTH_MTF_VOCABULARY') != 'bytes':
     paths.append(settings.get('SYNTH_MTF_VOCABULARY'))
   files = filesystem.state(*filter(None, paths))
   if files is None:
-    return []
+    return None
+  if not args.name and not settings:
+    return 'tasks'
   return ['tasks', args.name, settings, files]
 
 

@@ -8,26 +8,46 @@ hashes of names.
 import argparse
 from collections.abc import Sequence
 
-from synth_mtf import cli
-from synth_mtf.cli import arguments, shipped
+from synth_mtf import cli, remembered
+from synth_mtf.cli import arguments
 from synth_mtf.errors import UserError, nearest
 from synth_mtf.run import main, output, process
 
 # Those that are defined only when T5's main runs.
 _FLAGS_OF_ABSL = ('flagfile', 'help', 'helpfull', 'helpshort', 'undefok')
+_COMPLETED_FLAGS = (
+  '--data_dir=',
+  '--device=',
+  '--gin_param=',
+  '--model_dir=',
+  '--task_file=',
+  '--tpu=',
+  '--vocabulary=',
+)
 # All arguments are passed to T5's main unchanged.
 PARSER_OPTIONS = {'add_help': False, 'prefix_chars': '\0'}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Accepts all arguments after the command."""
-  parser.add_argument('flags', nargs=argparse.REMAINDER)
+  parser.add_argument('flags', nargs=argparse.REMAINDER, type=_Words())
+
+
+class _Words(arguments.Completed):
+  """A flag of T5's main, which checks all but the gin files itself."""
+
+  def __call__(self, word: str) -> str:
+    return word
+
+  def known(self) -> Sequence[str]:
+    files = [f'--gin_file={file}' for file in arguments.GinFile().known()]
+    return [*files, *_COMPLETED_FLAGS]
 
 
 def run(args: argparse.Namespace) -> int:
   """Runs T5's main with the flags."""
   if not {'--help', '-help', '-h'}.isdisjoint(args.flags):
-    print(shipped.text('transformer') or flags_help(), end='')
+    print(remembered.get('transformer') or flags_help(), end='')
     return 0
   _check_flags(args.flags)
   arguments.check_flags_of_t5(args.flags)
@@ -43,7 +63,7 @@ def _check_flags(words: Sequence[str]) -> None:
       f'Example: synth-mtf transformer {cli.EXAMPLES["transformer"]}\n'
       '`synth-mtf transformer --help` lists all flags.'
     )
-  known = (shipped.text('flags') or '').split()
+  known = remembered.get('flags') or []
   booleans = {
     form
     for name in known
@@ -85,7 +105,7 @@ def _without_flag(word: str) -> str:
   )
 
 
-def flag_names() -> str:
+def flag_names() -> list[str]:
   """Returns the names of all flags, and of the negations of booleans."""
   with output.kept():
     main.prepare()
@@ -96,7 +116,7 @@ def flag_names() -> str:
     names.append(name)
     if flags.FLAGS[name].boolean:
       names.append(f'no{name}')
-  return '\n'.join(sorted(names))
+  return sorted(names)
 
 
 def flags_help() -> str:

@@ -6,9 +6,10 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from synth_mtf import atomic
+from synth_mtf import atomic, filesystem
 from synth_mtf.cli import arguments
 from synth_mtf.errors import UserError
+from synth_mtf.run import process
 
 # Other tasks may read the same files.
 _CORPUS_TASK = 'synth_text_span_corruption'
@@ -30,7 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '$SYNTH_MTF_TASK_FILE)',
   )
   parser.add_argument(
-    '--out', type=pathlib.Path, required=True, help='the .model file to write'
+    '--out',
+    type=arguments.new_path,
+    required=True,
+    help='the .model file to write',
   )
   parser.add_argument(
     '--size',
@@ -51,19 +55,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
 
 
-def check(args: argparse.Namespace) -> None:
-  """Refuses a name that is no model's, and a command that names no text."""
-  if args.out.suffix != '.model' or args.out.parts[0].endswith(':'):
+def run(args: argparse.Namespace) -> None:
+  """Trains the vocabulary and reports its size."""
+  out = pathlib.Path(args.out)
+  if out.suffix != '.model' or filesystem.is_bucket(args.out):
     raise UserError(
       f'--out {args.out}; expected a local name, ending in .model'
     )
+  if out.is_dir():
+    raise UserError(f'--out {args.out} is a folder; expected a .model file')
   if not args.data_dir and not args.task_file:
     raise UserError('give the text: --data_dir, --task_file, or both')
-  atomic.check_writable(str(args.out.parent), '--out')
-
-
-def run(args: argparse.Namespace) -> None:
-  """Trains the vocabulary and reports its size."""
+  atomic.check_writable(str(out.parent), '--out')
+  process.load()
   from synth_mtf.tasks import vocabulary
 
   sources = list(_sources())
@@ -73,11 +77,11 @@ def run(args: argparse.Namespace) -> None:
       f'{given} has no text: neither corpus/**/*.txt nor the training file of '
       'a task (docs/data.md shows the layout)'
     )
-  args.out.parent.mkdir(parents=True, exist_ok=True)
+  out.parent.mkdir(parents=True, exist_ok=True)
   names = [source.task_name for source in sources]
   print('training on the text of', ', '.join(names))
-  vocabulary.train(texts(sources), args.out, args.size, args.model_type)
-  pieces = vocabulary.load(str(args.out)).vocab_size - vocabulary.EXTRA_IDS
+  vocabulary.train(texts(sources), out, args.size, args.model_type)
+  pieces = vocabulary.load(args.out).vocab_size - vocabulary.EXTRA_IDS
   print(f'{args.out}: {pieces} pieces; use it with --vocabulary={args.out}')
 
 

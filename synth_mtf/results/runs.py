@@ -42,6 +42,11 @@ _NOT_LITERAL = (
 _SEED = re.compile(r'((?:^|[^a-zA-Z])(?:seed|s)[-_=]?)\d+')
 
 
+# Of `Run.checkpoint_at`; before training, there is no checkpoint.
+INITIAL = 'initial'
+LAST = 'last'
+
+
 class Run:
   """A trained model, read from its folders.
 
@@ -94,6 +99,10 @@ class Run:
   def is_known(self) -> bool:
     """Whether `facts` need no TensorFlow."""
     return model_facts.known(self.gin, self.gin_file) is not None
+
+  def describe(self) -> None:
+    """Builds the model, for `facts`, and remembers them."""
+    self.facts = model_facts.read(self.gin, self.gin_file)
 
   @functools.cached_property
   def facts(self) -> model_facts.ModelFacts:
@@ -208,6 +217,13 @@ class Run:
     written = Folder(self.folder).checkpoints
     return files.Checkpoint(f'{self.folder}/{written[-1]}') if written else None
 
+  def checkpoint_at(self, step: int | str) -> files.Checkpoint | None:
+    """Opens the checkpoint at a step, or at `LAST`; None for `INITIAL`."""
+    if step == INITIAL:
+      return None
+    name = '' if step == LAST else f'model.ckpt-{step}'
+    return files.Checkpoint(os.path.join(self.folder, name))
+
   @functools.cached_property
   def scalars(self) -> Mapping[str, events.Scalars]:
     """The scalars in event files, such as 'loss', by folder."""
@@ -246,6 +262,17 @@ def read(*folders: str) -> list[Run]:
     for run in inside:  # for a bucket, this is a key like any other
       runs.setdefault(os.path.realpath(run.name), run)
   return list(runs.values())
+
+
+def only(folder: str) -> Run:
+  """Returns the run in a folder, which holds one."""
+  run, *others = read(folder)
+  if others:
+    names = ' '.join(other.name for other in (run, *others))
+    raise UserError(
+      f'{folder} holds {1 + len(others)} runs; give one of them: {names}'
+    )
+  return run
 
 
 def by_model(runs: Sequence[Run]) -> dict[str, list[Run]]:

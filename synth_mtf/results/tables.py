@@ -133,7 +133,7 @@ def make(
       the step.
   """
   numbers = frame(runs, products=layout == 'speed')
-  _check_checkpoint(checkpoint, runs)
+  check_checkpoint(checkpoint, runs)
   if layout in (None, layouts.ALL):
     shape = layouts.overview(numbers.tag, each=layout == layouts.ALL)
   else:
@@ -151,7 +151,7 @@ def make(
   return table
 
 
-def _check_checkpoint(checkpoint: str, runs: Sequence[Run]) -> None:
+def check_checkpoint(checkpoint: str, runs: Sequence[Run]) -> None:
   """Raises a UserError unless it is LAST, BEST or a step of all runs."""
   steps = set.intersection(
     *({result.step for result in run.results} for run in runs)

@@ -22,7 +22,6 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import synth_mtf
-from synth_mtf import filesystem
 from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.run import outcome, output, process, stopping
 
@@ -150,7 +149,6 @@ def _run(words: Sequence[str]) -> int:
       _full_disk_named(model_dir),
     ):
       mesh_transformer_main.main(argv)
-      _remember_model(model_dir)
 
   separate_gin = patches.separate_gin()
   try:
@@ -166,16 +164,6 @@ def _run(words: Sequence[str]) -> int:
   finally:
     model_dirs.unlock_all()
   return 0
-
-
-def _remember_model(folder: str) -> None:
-  """Describes the model while TensorFlow is loaded, for `synth-mtf table`."""
-  from synth_mtf.results import runs
-
-  if filesystem.is_bucket(folder):
-    return
-  with contextlib.suppress(UserError, OSError):  # the run itself is done
-    _ = runs.Run(folder, [folder]).facts
 
 
 @contextlib.contextmanager

@@ -9,15 +9,13 @@ import dataclasses
 import functools
 import hashlib
 import itertools
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import tensorflow.compat.v2 as tf
 from absl import logging
 
-from synth_mtf import atomic
+from synth_mtf import remembered
 from synth_mtf.tasks.files import formats, storage
 
 # Short files have small parts, so that shuffling the parts mixes the rows. Long
@@ -168,10 +166,7 @@ def of_files(
     index_dir: the folder of cached files; default: the user's cache folder.
     limit: how many rows of each file are read; default: all.
   """
-  folder = index_dir or os.path.join(
-    os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'),
-    'synth_mtf',
-  )
+  folder = index_dir or str(remembered.folder())
   digest = hashlib.sha256(f'{name}\n{limit}'.encode()).hexdigest()
   cache = os.path.join(folder, f'rows-{digest[:16]}.json')
   states = tuple(
@@ -216,11 +211,7 @@ def of_states(
 
 def _stored(cache: str) -> dict[str, Any]:
   """Returns the content of a cached file, or {} if it is missing or damaged."""
-  try:
-    with tf.io.gfile.GFile(cache) as stream:
-      stored = json.load(stream)
-  except (OSError, ValueError, RecursionError, tf.errors.OpError):
-    return {}
+  stored = remembered.load(cache)
   return stored if isinstance(stored, dict) else {}
 
 
@@ -230,7 +221,6 @@ def _store(cache: str, indexes: Mapping[str, FileIndex]) -> None:
     stored[key] = {**vars(index)}
     del stored[key]['reader'], stored[key]['path']
   try:
-    tf.io.gfile.makedirs(os.path.dirname(cache))
-    atomic.write(cache, json.dumps(stored))
-  except (OSError, tf.errors.OpError) as error:
+    remembered.save(cache, stored)
+  except OSError as error:
     logging.warning('row counts cannot be kept in %s: %s', cache, error)

@@ -15,12 +15,12 @@ from synth_mtf.attention import computation, examples, opening
 from synth_mtf.attention.examples import ModelInputs
 from synth_mtf.attention.file import SIDES_OF_STACK
 from synth_mtf.attention.loaded import Loaded
-from synth_mtf.attention.opening import INITIAL, LAST
 from synth_mtf.checkpoints import identity
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
 from synth_mtf.host.described import described
+from synth_mtf.results.runs import INITIAL, LAST
 from synth_mtf.tasks import vocabulary
 from tests import family, model
 from tests.harness import assert_close

@@ -73,59 +73,6 @@ def test_words_are_not_guessed_and_numbers_are_in_range(words, message, capsys):
   assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-  ('words', 'message'),
-  [
-    ('table nosuch', 'nosuch does not exist; expected a model folder'),
-    ('table README.md', 'README.md is a file; expected a model folder'),
-    ('tasks --data_dir=nosuch', 'data folder nosuch does not exist'),
-    ('doctor --data_dir=nosuch', 'data folder nosuch does not exist'),
-    ('demo --data_dir=nosuch', 'data folder nosuch does not exist'),
-    ('vocabulary --data_dir=nosuch --out=v', 'data folder nosuch does not'),
-    ('tasks --task_file=a.yaml', 'task file a.yaml does not exist'),
-    ('transformer --task_file=a.yaml', 'task file a.yaml does not exist'),
-    ('transformer --data_dir=nosuch', 'data folder nosuch does not exist'),
-    (
-      'transformer --gin_file=sizes/tiny.gin --gin_file=sizes/tny.gin',
-      "gin file 'sizes/tny.gin' does not exist; did you mean 'sizes/tiny.gin'",
-    ),
-    (
-      'transformer --gin_file sizes/tiny.gin variants/random.gin',
-      "'variants/random.gin' belongs to no flag: give each gin file its own",
-    ),
-    (
-      'transformer --verbose --gin_param=utils.run.train_steps = 5',
-      "'=' belongs to no flag; quote a value that has spaces",
-    ),
-    ('doctor --vocabulary=a.model', "vocabulary 'a.model' does not exist"),
-    ('transformer --vocabulary a.model', "vocabulary 'a.model' does not"),
-    ('demo --gin_file=sizes/tny.gin', "did you mean 'sizes/tiny.gin'"),
-    ('demo --mixture=synth_en_mx', "did you mean 'synth_en_mix'"),
-    ('report {runs}/rv_mx', "did you mean 'rv_mix'?"),
-    ('checkpoint inspect no.ckpt-7', 'no.ckpt-7 does not exist'),
-    ('plot {runs} --figures=curve', "no figure 'curve'; did you mean 'curves'"),
-    ('plot {runs} --out=', '--out is empty: give the path to write to'),
-    ('cost --size=tny', "did you mean 'sizes/tiny.gin'"),
-    ('demo --variants vanila', "did you mean 'variants/vanilla.gin'"),
-    ('cluster --hosts=a:1,b:1 --task=2', '--task=2: expected 0 to 1'),
-    ('cluster --hosts=a --task=0', "'a' is not of the form host:port"),
-    ('cluster --hosts=a:1,2 --task=0', "'2' is not of the form host:port"),
-  ],
-)
-def test_a_wrong_argument_needs_no_tensorflow(words, message, tmp_path):
-  (tmp_path / 'rv_mix').mkdir()
-  environment = {**os.environ, 'PYTHONPROFILEIMPORTTIME': '1'}
-  words = words.format(runs=tmp_path).split()
-  found = checkout.run(PROGRAM, *words, env=environment, check=False)
-  assert found.returncode == 2
-  lines = found.stderr.splitlines()
-  imports = [line for line in lines if line.startswith('import time:')]
-  error, *_ = [line for line in lines if line not in imports]
-  assert message in error
-  names = {line.split()[-1] for line in imports}
-  assert 'synth_mtf.cli' in names and 'tensorflow' not in names
-
-
 @pytest.mark.parametrize('name', cli.COMMANDS)
 def test_help_has_an_example_that_is_a_command(name):
   with mock.patch('os.path.lexists'):  # files of the reader exist
@@ -150,6 +97,13 @@ def test_the_shell_completes_commands_flags_and_choices(tmp_path):
     'cost --size ti': ['tiny'],
     'demo --variants random random_d': ['random_dense', 'random_dense_vanilla'],
     'tasks synth_glue_co': ['synth_glue_cola_v002'],
+    'tasks synth_en_m': ['synth_en_mix'],
+    'cache --task synth_glue_cola_v002,synth_en_m': [
+      'synth_glue_cola_v002,synth_en_mix'
+    ],
+    'report . --task synth_glue_co': ['synth_glue_cola_v002'],
+    'demo --mixture=synth_en_m': ['--mixture=synth_en_mix'],
+    'cost --variants=vanilla,dense_v': ['--variants=vanilla,dense_vanilla'],
     'checkpoint convert . b --gin_file sizes/ba': [
       'sizes/base.gin',
       'sizes/base_8x128.gin',

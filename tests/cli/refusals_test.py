@@ -1,0 +1,233 @@
+"""What commands refuse before TensorFlow is loaded, which takes seconds."""
+
+import argparse
+import json
+import subprocess
+import sys
+
+import pytest
+
+from synth_mtf import cli
+from synth_mtf.cli import checkpoint
+from tests.checkpoints.saved import save
+from tests.conftest import CHECKOUT
+from tests.results import made_runs
+
+# Runs the commands of standard input, one a line, as `synth-mtf` would run each
+# in a process of its own.
+PROGRAM = """
+import contextlib, io, json, sys
+
+imported = []
+
+def refuse(event, arguments):
+  if event == 'import' and arguments[0].partition('.')[0] == 'tensorflow':
+    imported.append(arguments[0])
+    raise ImportError('TensorFlow is imported')
+
+sys.addaudithook(refuse)
+from synth_mtf import cli
+
+for line in sys.stdin:
+  err = io.StringIO()
+  imported.clear()
+  with contextlib.redirect_stderr(err):
+    try:
+      status = cli.main(json.loads(line))
+    except SystemExit as end:  # of argparse
+      status = end.code
+  print(json.dumps([status, err.getvalue(), imported]), flush=True)
+"""
+
+# {run} holds two checkpoints, and {other} a run without any.
+CASES = [
+  ('demo --data_dir=nosuch', 'data folder nosuch does not exist'),
+  ('demo --gin_file=sizes/tny.gin', "did you mean 'sizes/tiny.gin'"),
+  ('demo --mixture=synth_en_mx', "did you mean 'synth_en_mix'"),
+  ('demo --out={file}', 'is not a folder'),
+  ('demo --out=', '--out is empty: give the path to write to'),
+  ('demo --out=gs://bucket/demo', 'expected a local folder'),
+  ('demo --variants vanila', "did you mean 'variants/vanilla.gin'"),
+  ('transformer', 'no flags are given: a run needs at least a folder'),
+  ('transformer --gin_fil=a', "there is no flag --gin_fil; did you mean 'gin"),
+  ('transformer --task_file=a.yaml', 'task file a.yaml does not exist'),
+  ('transformer --data_dir=nosuch', 'data folder nosuch does not exist'),
+  (
+    'transformer --gin_file=sizes/tiny.gin --gin_file=sizes/tny.gin',
+    "gin file 'sizes/tny.gin' does not exist; did you mean 'sizes/tiny.gin'",
+  ),
+  (
+    'transformer --gin_file sizes/tiny.gin variants/random.gin',
+    "'variants/random.gin' belongs to no flag: give each gin file its own",
+  ),
+  (
+    'transformer --verbose --gin_param=utils.run.train_steps = 5',
+    "'=' belongs to no flag; quote a value that has spaces",
+  ),
+  ('transformer --vocabulary a.model', "vocabulary 'a.model' does not"),
+  ('vocabulary --data_dir=nosuch --out=v', 'data folder nosuch does not'),
+  ('vocabulary --out=a', '--out a; expected a local name, ending in .model'),
+  ('vocabulary --out=', '--out is empty: give the path to write to'),
+  ('vocabulary --out=gs://b/a.model', 'expected a local name'),
+  ('vocabulary --out=a.model', 'give the text: --data_dir, --task_file'),
+  ('vocabulary --out={model} --data_dir=.', 'a.model is a folder; expected a'),
+  ('vocabulary --out={file}/a.model --data_dir=.', 'is not a folder'),
+  ('tasks --data_dir=nosuch', 'data folder nosuch does not exist'),
+  ('tasks --data_dir={file}', 'is a file; expected a folder'),
+  ('tasks --task_file=a.yaml', 'task file a.yaml does not exist'),
+  ('tasks synth_glue_cola', "did you mean 'synth_glue_cola_v002'"),
+  ('cache --task=glue_cola --out=a', "did you mean 'synth_glue_cola_v002'"),
+  ('cache --task={task} --out=', '--out is empty: give the path to write to'),
+  ('cache --task={task} --out=a*', 'TensorFlow takes the name for a pattern'),
+  ('cache --task={task} --out={file}', 'is not a folder'),
+  ('cache --task={task} --out=a --vocabulary=b', "vocabulary 'b' does not"),
+  ('checkpoint inspect no.ckpt-7', 'no.ckpt-7 does not exist'),
+  ('checkpoint inspect {file}', 'there is no checkpoint'),
+  ('checkpoint compare {run} {folder}', 'there is no checkpoint'),
+  ('checkpoint compare {run} nosuch', 'nosuch does not exist'),
+  (
+    'checkpoint convert {run} {file}/a --gin_file=sizes/tiny.gin',
+    'is not a folder',
+  ),
+  (
+    'checkpoint convert {run} {folder} --gin_file=sizes/tny.gin',
+    "did you mean 'sizes/tiny.gin'",
+  ),
+  (
+    'checkpoint convert {run} {folder} --gin_file=sizes/tiny.gin '
+    '--source_gin_file=sizes/tny.gin',
+    "did you mean 'sizes/tiny.gin'",
+  ),
+  (
+    'checkpoint convert {other} {folder} --gin_file=sizes/tiny.gin',
+    'there is no checkpoint',
+  ),
+  ('checkpoint keep {file}', 'is not a folder: give a model folder'),
+  ('checkpoint keep {folder}', 'holds no checkpoint'),
+  ('checkpoint keep {run} --best=GLUE', "has a number 'GLUE'"),
+  ('checkpoint export --to=hf {run} {folder}', 'exists already'),
+  ('checkpoint export --to=hf {other} {new}', 'there is no checkpoint'),
+  ('checkpoint export --to=hf {run} {new}', 'does not describe the model'),
+  ('checkpoint export --to=hf {run} {new} --vocabulary=a', "vocabulary 'a'"),
+  (
+    'checkpoint export --to=hf {run} {new} --gin_file=sizes/tny.gin',
+    "did you mean 'sizes/tiny.gin'",
+  ),
+  ('checkpoint import --from=hf {folder} {run}', 'config.json is missing'),
+  ('checkpoint import --from=hf {file} {new}', 'config.json is missing'),
+  ('checkpoint import --from=hf {hf} {folder}', 'exists already'),
+  (
+    'checkpoint import --from=hf {hf} {new} --gin_file=sizes/tny.gin',
+    "did you mean 'sizes/tiny.gin'",
+  ),
+  ('cluster --hosts=a:1,b:1 --task=2', '--task=2: expected 0 to 1'),
+  ('cluster --hosts=a --task=0', "'a' is not of the form host:port"),
+  ('cluster --hosts=a:1,2 --task=0', "'2' is not of the form host:port"),
+  ('cost --size=tny', "did you mean 'sizes/tiny.gin'"),
+  ('table nosuch', 'nosuch does not exist; expected a model folder'),
+  ('table {file}', 'is a file; expected a model folder'),
+  ('table {folder}', 'holds no run'),
+  ('table {other} --checkpoint=3', 'expected best, last, or a step'),
+  ('attention {folder} --text=a', 'holds no run'),
+  ('attention {other} --text=a', 'there is no checkpoint'),
+  ('attention {run} --text=a --step=3', 'there is no checkpoint'),
+  ('attention {run} --task=synth_glue_cola', "mean 'synth_glue_cola_v002'"),
+  ('attention {run} --input=nosuch', "'nosuch' does not exist; expected a"),
+  ('attention {run} --input={folder}', 'is a folder; expected a text file'),
+  ('attention {run} --task={task} --target=a', '--target needs --text'),
+  ('attention {run} --text=a --out={file}', 'not a file of this command'),
+  ('attention {run} --text=a --out=', '--out is empty'),
+  ('plot {runs} --figures=curve', "no figure 'curve'; did you mean 'curves'"),
+  ('plot {runs} --out=', '--out is empty: give the path to write to'),
+  ('plot {run} --out={file}', 'is not a folder'),
+  ('plot {folder}', 'holds no run'),
+  ('plot {file}.npz', 'does not exist'),
+  ('plot {npz}', 'is not a file of `synth-mtf attention`'),
+  ('plot {run} --steps=2', '--steps needs a text'),
+  ('plot {run} --figures=heads', 'need a file of `synth-mtf attention`'),
+  ('plot {run} --task=synth_glue_cola', "mean 'synth_glue_cola_v002'"),
+  ('report {runs}/rnu', "did you mean 'run'?"),
+  ('report {folder}', 'holds no run'),
+  ('report {run} --text=a --attention={npz}', 'leave it out to use --text'),
+  ('report {run} --attention={npz}', 'is not a file of `synth-mtf attention`'),
+  ('report {run} --out={file}', 'not a file of this command'),
+  ('report {run} --out=', '--out is empty'),
+  ('report {run} --target=a --input={file}', '--target needs --text'),
+  ('replay {folder}', 'holds no run'),
+  ('replay nosuch', 'nosuch does not exist'),
+  ('doctor --data_dir=nosuch', 'data folder nosuch does not exist'),
+  ('doctor --vocabulary=a.model', "vocabulary 'a.model' does not exist"),
+]
+
+
+@pytest.fixture(scope='module')
+def places(tmp_path_factory):
+  """Paths, by the names in `CASES`."""
+  runs = tmp_path_factory.mktemp('runs')
+  for name in ('folder', 'hf', 'a.model'):
+    (runs / name).mkdir()
+  (runs / 'file').write_text('text')
+  (runs / 'a.npz').write_text('text')
+  (runs / 'hf' / 'config.json').write_text('{}')
+  save(runs / 'run', 2, 4)
+  made_runs.events(runs / 'other', (2, {'loss': 1.0}))
+  return {
+    'runs': runs,
+    'model': runs / 'a.model',
+    'npz': runs / 'a.npz',
+    'task': 'synth_glue_cola_v002',
+    **{x: runs / x for x in ('file', 'folder', 'hf', 'new', 'other', 'run')},
+  }
+
+
+@pytest.fixture(scope='module')
+def refused(tmp_path_factory, places):
+  """A function that runs a line.
+
+  It returns the status, the message and what was imported of TensorFlow.
+  """
+  folder = tmp_path_factory.mktemp('program')
+  program = folder / 'synth-mtf'  # by this name, `import synth_mtf` is fast
+  program.write_text(PROGRAM)
+  with subprocess.Popen(
+    [sys.executable, program],
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    text=True,
+    cwd=folder,
+    env={'PYTHONPATH': str(CHECKOUT), 'PYTHONHASHSEED': '0'},
+  ) as process:
+    requests, answers = process.stdin, process.stdout
+    assert requests is not None and answers is not None
+
+    def run(line):
+      words = line.format(**places).split()
+      print(json.dumps(words), file=requests, flush=True)
+      return json.loads(answers.readline())
+
+    yield run
+    requests.close()
+
+
+@pytest.mark.parametrize(('words', 'message'), CASES)
+def test_a_wrong_argument_needs_no_tensorflow(refused, words, message):
+  status, err, imported = refused(words)
+  assert (status, imported) == (2, []), err
+  assert message in err
+  assert err.startswith('synth-mtf: error: ')
+
+
+def test_the_program_notices_tensorflow(refused):
+  _, err, imported = refused('tasks {task} --data_dir={folder}')
+  assert 'the host stack cannot be imported: TensorFlow is imported' in err
+  assert imported
+
+
+def test_every_command_and_action_is_there():
+  lines = [words.split() for words, _ in CASES]
+  assert {words[0] for words in lines} == {*cli.COMMANDS}
+  parser = argparse.ArgumentParser()
+  checkpoint.add_arguments(parser)
+  (known,) = [x.choices for x in parser._actions if x.choices]  # noqa: SLF001
+  tried = {words[1] for words in lines if words[0] == 'checkpoint'}
+  assert tried == {*known}
