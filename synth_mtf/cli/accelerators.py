@@ -1,7 +1,7 @@
 """What `synth-mtf doctor` finds out about TPUs, and about JAX's devices.
 
 It also runs on a broken installation: TensorFlow and JAX are imported inside
-the check that needs them, JAX in a process of its own.
+the check that needs them, JAX in a separate process.
 """
 
 import importlib.metadata

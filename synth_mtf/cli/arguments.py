@@ -55,12 +55,14 @@ def new_path(path: str) -> str:
   return path
 
 
-def text_file(path: str) -> str:
-  """Checks that there is a file to read; a bucket is not checked."""
+def examples_file(path: str) -> str:
+  """Checks that there is a file of examples; a bucket is not checked."""
   if not _may_exist(path):
-    raise UserError(f'{path!r} does not exist; expected a text file')
+    raise UserError(
+      f'{path} is missing or empty; expected one example per line'
+    )
   if os.path.isdir(path):
-    raise UserError(f'{path} is a folder; expected a text file')
+    raise UserError(f'{path} is a folder; expected a file of examples')
   return path
 
 
@@ -87,7 +89,7 @@ def data_folder(path: str) -> str:
 
 
 def vocabulary_file(name: str) -> str:
-  """Checks that a SentencePiece model exists; `bytes` is no file."""
+  """Checks that a SentencePiece model exists; `bytes` is not a file."""
   path = os.path.expanduser(name)
   if name not in ('', 'bytes') and not _may_exist(path):
     raise UserError(

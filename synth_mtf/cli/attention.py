@@ -43,7 +43,7 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
   )
   source.add_argument(
     '--input',
-    type=arguments.text_file,
+    type=arguments.examples_file,
     metavar='FILE',
     help='a text file with an input per line, optionally followed by a tab and '
     'its target',

@@ -74,8 +74,8 @@ def products(
 ) -> int | None:
   """Counts the multiplications in a forward pass over a pair of sequences.
 
-  Returns None if the configuration does not describe a model, or if the
-  lengths are none.
+  Returns None if the configuration does not describe a model, or has no valid
+  lengths.
   """
   from synth_mtf import cost
   from synth_mtf.host.described import described

@@ -446,13 +446,13 @@ def _result(
 
 @contextlib.contextmanager
 def _of_their_filter(gin_file: str) -> Iterator[None]:
-  """Ends a search for somebody else's pattern; explains one that is none."""
+  """Ends a search for somebody else's pattern; explains an invalid one."""
   try:
     with bounds.bounded():
       yield
   except re.error as error:
     raise UserError(
-      f'{gin_file}: utils.run.variable_filter is no regular expression: {error}'
+      f'{gin_file}: utils.run.variable_filter is not a regular expression: {error}'
     ) from error
 
 

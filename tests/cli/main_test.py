@@ -97,13 +97,13 @@ def test_the_shell_completes_commands_flags_and_choices(tmp_path):
     'cost --size ti': ['tiny'],
     'demo --variants random random_d': ['random_dense', 'random_dense_vanilla'],
     'tasks synth_glue_co': ['synth_glue_cola_v002'],
-    'tasks synth_en_m': ['synth_en_mix'],
-    'cache --task synth_glue_cola_v002,synth_en_m': [
-      'synth_glue_cola_v002,synth_en_mix'
+    'tasks synth_en_mix_': ['synth_en_mix_with_c4'],
+    'cache --task synth_glue_cola_v002,synth_en_mix_': [
+      'synth_glue_cola_v002,synth_en_mix_with_c4'
     ],
     'report . --task synth_glue_co': ['synth_glue_cola_v002'],
-    'demo --mixture=synth_en_m': ['--mixture=synth_en_mix'],
-    'cost --variants=vanilla,dense_v': ['--variants=vanilla,dense_vanilla'],
+    'demo --mixture synth_en_mix_': ['synth_en_mix_with_c4'],
+    'cost --variants vanilla,dense_v': ['vanilla,dense_vanilla'],
     'checkpoint convert . b --gin_file sizes/ba': [
       'sizes/base.gin',
       'sizes/base_8x128.gin',

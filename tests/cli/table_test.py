@@ -1,5 +1,6 @@
 """`synth-mtf table` on made folders; `demo_test` has it on runs."""
 
+import contextlib
 import csv
 import io
 import json
@@ -7,6 +8,7 @@ import json
 import pytest
 
 import synth_mtf.progress  # noqa: F401  registers a name with gin
+from synth_mtf import cli
 from synth_mtf.paths import GENERATED
 from synth_mtf.results import records
 from tests.cli.command import run
@@ -33,6 +35,23 @@ def folders(tmp_path):
     made_runs.evaluated(tmp_path / name, COLA, 100, scores)
     found.append(tmp_path / name)
   return found
+
+
+class Terminal(io.StringIO):
+  def isatty(self):
+    return True
+
+
+def test_the_first_table_of_a_run_says_that_it_builds_the_model(folders):
+  def shown():
+    with contextlib.redirect_stderr(Terminal()) as stderr:
+      assert cli.main(['table', *map(str, folders)]) == 0
+    return stderr.getvalue()
+
+  first = shown()
+  assert first.count('build the model of ') == len(folders)
+  assert 'load TensorFlow ...' in first
+  assert shown() == ''  # it is remembered
 
 
 def test_without_a_terminal_it_prints_markdown(folders):
