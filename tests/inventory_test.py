@@ -183,7 +183,7 @@ def test_every_label_is_explained():
       assert (part if of.endswith(' steps') else label) in known
 
 
-@pytest.mark.parametrize('part', ['h', 'j', 'k', 'l', 'm', 'n'])
+@pytest.mark.parametrize('part', ['h', 'i', 'j', 'k', 'l', 'm', 'n'])
 def test_values_are_those_of_the_losses_of_the_seeds(part):
   for row in _measured(part):
     at = row['evaluated'].index(row['steps'])
@@ -205,6 +205,22 @@ def test_dialogue_after_more_steps():
     losses = [of_seed[at] for of_seed in rows[model]['losses'].values()]
     mean, spread = statistics.fmean(losses), statistics.stdev(losses)
     assert number == f'{mean:.3f} ± {spread:.3f}'
+
+
+def test_sentence_pairs_with_a_decoder():
+  text = ' '.join((CHECKOUT / 'docs' / 'results.md').read_text().split())
+  (numbers,) = re.findall(
+    r'after 750 steps, it has (.*?) on both sentences, as one seed of three '
+    r'stays at (.*?), and (.*?) on one sentence\.',
+    text,
+  )
+  pair, single = _measured('i')
+  assert pair['steps'] == single['steps'] == 750
+  worst = max(of_seed[-1] for of_seed in pair['losses'].values())
+  found = [
+    ' ± '.join(f'{x:.3f}' for x in row['value']) for row in (pair, single)
+  ]
+  assert [*numbers] == [found[0], f'{worst:.3f}', found[1]]
 
 
 def test_encoders_at_their_best_step():
