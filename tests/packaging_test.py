@@ -184,7 +184,7 @@ def make(*words, cwd=CHECKOUT):
 def test_make_makes_the_environment_only_if_need_be(tmp_path):
   for name in ('Makefile', 'setup.py', 'constraints.txt'):
     shutil.copy(CHECKOUT / name, tmp_path)
-  assert '.ci/install ' in make('test', cwd=tmp_path).stdout
+  assert '.ci/uv pip install ' in make('test', cwd=tmp_path).stdout
   (tmp_path / '.venv').mkdir()
   (tmp_path / '.venv' / '.installed').touch()
   again = make('test', cwd=tmp_path).stdout
