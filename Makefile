@@ -130,8 +130,8 @@ $(INSTALLED): setup.py $(CONSTRAINTS) $(FOR_TPU)
 	fi
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --constraint $(CONSTRAINTS) uv
-	$(UV) pip install --python $(BIN)/python --constraint $(CONSTRAINTS) \
-	  --editable '.[dev]'
+	$(UV) pip install --python $(BIN)/python \
+	  --constraint $(CONSTRAINTS) --editable '.[dev]'
 	$(if $(TPU),$(UV) pip install --python $(BIN)/python \
 	  --reinstall --no-deps --requirement $(FOR_TPU))
 	@touch $@
