@@ -31,7 +31,7 @@ def doctor(data_dir, vocabulary='bytes'):
 
 def jax_install(kind):
   """Returns what `doctor` says of JAX's support."""
-  command = tpu_runtime.jax_install(kind)
+  command = jax_support.install(kind)
   if tpu_runtime.package() != 'tensorflow-tpu':
     return command
   return f'in another environment, as this libtpu is for TensorFlow, {command}'
