@@ -27,7 +27,9 @@ double.experimental_get_compiler_ir(tf.constant(1.0))(stage='hlo')
 }
 _TITLES = {'jax': 'JAX', 'tensorflow': 'TensorFlow'}
 # What XLA says about flags, which follows a time stamp.
-_REASON = re.compile(r'(?:parse_flags_from_env|command_line_flags)\.cc:\d+\] (.*)')
+_REASON = re.compile(
+  r'(?:parse_flags_from_env|command_line_flags)\.cc:\d+\] (.*)'
+)
 
 
 def check() -> None:

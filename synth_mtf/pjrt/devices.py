@@ -14,7 +14,7 @@ from synth_mtf.host import jax_support, tpu_runtime
 from synth_mtf.pjrt import hosts
 
 # What JAX adds to its errors, which is advice for programs of other kinds.
-_ADVICE_OF_JAX = re.compile(r" \((?:set JAX_PLATFORMS|you may need).*?\)")
+_ADVICE_OF_JAX = re.compile(r' \((?:set JAX_PLATFORMS|you may need).*?\)')
 _chosen: list[jax.Device] = []
 
 
