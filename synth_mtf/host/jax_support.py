@@ -1,4 +1,4 @@
-"""JAX's support of GPUs and TPUs: the packages that bring it, and what it lacks.
+"""JAX's support of GPUs and TPUs: the packages that bring it, what it lacks.
 
 What is here is found without importing JAX.
 """

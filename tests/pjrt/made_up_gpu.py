@@ -1,8 +1,8 @@
 """A plugin of JAX for a made-up GPU: it says `gpu`, and a CPU computes.
 
-It stands for the machine with an NVIDIA GPU, its driver and `jax[cuda12]`, which
-brings `cuda` but no `rocm`. JAX finds it, like the real one, in the namespace
-package `jax_plugins`.
+It stands for a machine with an NVIDIA GPU and `jax[cuda12]`, which brings `cuda`
+but not `rocm`. JAX finds it, like the real one, in the namespace package
+`jax_plugins`.
 """
 
 import os
