@@ -1,7 +1,7 @@
 """A plugin of JAX for a made-up GPU: it says `gpu`, and a CPU computes.
 
-It stands for a machine with an NVIDIA GPU and `jax[cuda12]`, which brings `cuda`
-but not `rocm`. JAX finds it, like the real one, in the namespace package
+It stands for a machine with an NVIDIA GPU and `jax[cuda12]`, which brings
+`cuda` but not `rocm`. JAX finds it, like the real one, in the namespace package
 `jax_plugins`.
 """
 

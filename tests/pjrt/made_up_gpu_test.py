@@ -80,7 +80,9 @@ def test_without_a_plugin(run, tmp_path):
 
 def test_a_gpu_that_the_plugin_does_not_reach(run, packages):
   """What is installed already is no advice."""
-  made_packages.describe(packages, PACKAGE, importlib.metadata.version('jaxlib'))
+  made_packages.describe(
+    packages, PACKAGE, importlib.metadata.version('jaxlib')
+  )
   fault = 'no supported devices found for platform CUDA'
   done = run(packages, '--device=gpu', MADE_UP_FAULT=fault)
   assert done.returncode == 2
