@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import subprocess
 
 import pytest
 
@@ -27,7 +28,7 @@ def test_without_flags_no_process_starts(monkeypatch, flags):
     monkeypatch.delenv('XLA_FLAGS', raising=False)
   else:
     monkeypatch.setenv('XLA_FLAGS', flags)
-  monkeypatch.setattr(xla_flags.subprocess, 'run', no_process)
+  monkeypatch.setattr(subprocess, 'run', no_process)
   xla_flags.check()
 
 
@@ -67,7 +68,7 @@ def test_flags_that_both_take_are_tried_once(monkeypatch, tmp_path):
   monkeypatch.setenv('XLA_FLAGS', GOOD)
   xla_flags.check()
   assert os.environ['XLA_FLAGS'] == GOOD
-  monkeypatch.setattr(xla_flags.subprocess, 'run', no_process)
+  monkeypatch.setattr(subprocess, 'run', no_process)
   xla_flags.check()
   path = tmp_path / 'flags'  # may change
   path.write_text(GOOD)
