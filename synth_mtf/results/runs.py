@@ -452,7 +452,8 @@ def _of_their_filter(gin_file: str) -> Iterator[None]:
       yield
   except re.error as error:
     raise UserError(
-      f'{gin_file}: utils.run.variable_filter is not a regular expression: {error}'
+      f'{gin_file}: utils.run.variable_filter is not a regular expression: '
+      f'{error}'
     ) from error
 
 
