@@ -175,6 +175,7 @@ def made_data(tmp_path_factory) -> pathlib.Path:
 @pytest.fixture(scope='session')
 def real_data() -> pathlib.Path:
   """The folder of real benchmark files; without it, no test requests them."""
+  assert REAL_DATA
   return REAL_DATA
 
 
