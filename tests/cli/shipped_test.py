@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+from unittest import mock
 
 import pytest
 import seqio
@@ -57,6 +58,15 @@ def test_every_task_and_mixture_that_is_listed_is_a_known_name():
   listed_names = re.findall(r'^synth_\w+', text, re.MULTILINE)
   assert 'synth_en_mix' in listed_names
   assert {*listed_names} <= {*remembered.get('names')}
+
+
+def test_flags_that_only_some_environments_have_are_left_to_t5(monkeypatch):
+  start = mock.Mock(return_value=0)
+  monkeypatch.setattr(main, 'run', start)
+  monkeypatch.setenv('PYTHONHASHSEED', '0')
+  words = ['--model_dir=a', '--tfhub_cache_dir=b']
+  assert run('transformer', *words) == (0, '', '')
+  start.assert_called_once_with(words)
 
 
 @pytest.mark.parametrize('name', COMMANDS)
