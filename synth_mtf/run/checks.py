@@ -90,11 +90,11 @@ def check_devices(names: Sequence[str]) -> None:
     if not name:
       continue
     if name.startswith('/job:'):
-      if not os.environ.get('TF_CONFIG'):
-        raise UserError(
-          f'utils.run.mesh_devices: {name!r} needs `synth-mtf cluster`.'
-        )
-      continue
+      raise UserError(
+        f'utils.run.mesh_devices: {name!r} is a device of another process. For '
+        'the devices of several machines, leave utils.run.mesh_devices out and '
+        'give --device with --coordinator_address (docs/scaling.md).'
+      )
     match = re.fullmatch(r'(?:/|/device:)?(cpu|gpu)(?::(\d+))?', name, re.I)
     if not match or int(match[2] or 0) >= counts[match[1].upper()]:
       raise UserError(
@@ -307,8 +307,8 @@ def check_mesh(run: RunConfig, model: models.ConfiguredModel) -> None:
       f'{". ".join(faults)}. Change utils.run.mesh_shape or '
       'utils.tpu_mesh_shape (layouts/*.gin), or the size itself.'
     )
-  if run.tpu or any('job' in name for name in run.mesh_devices or ()):
-    return  # these devices do not use this machine's memory
+  if run.tpu:
+    return  # its cores do not use this machine's memory
 
   def bytes_of(tensor: mtf.Tensor) -> int:
     devices = math.prod(parts(dim) for dim in tensor.shape)

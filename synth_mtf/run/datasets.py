@@ -107,10 +107,7 @@ def _other_process(tpu: str | None) -> str:
 
 
 def _is_this_process(master: str) -> bool:
-  """Whether a session can call a Python function of this process.
-
-  `synth-mtf cluster` sets a session master in the process itself.
-  """
+  """Whether a session can call a Python function of this process."""
   timeout = tf.ConfigProto(operation_timeout_in_ms=1000 * _SECONDS)
   with tf.Graph().as_default():
     called = tf.numpy_function(lambda: True, [], tf.bool)

@@ -61,8 +61,9 @@ def joined(kind: str, model_dir: str, *of_hosts: Any) -> Iterator[str]:
   """
   if os.environ.get('TF_CONFIG'):
     raise UserError(
-      f'a run on each {kind.upper()} that JAX finds has no cluster: run it '
-      'without `synth-mtf cluster`, and without TF_CONFIG in the environment.'
+      f'a run on each {kind.upper()} that JAX finds does not use servers of '
+      'TensorFlow: unset TF_CONFIG in the environment. For several hosts, '
+      'give --coordinator_address.'
     )
   devices.check_tensorflow(f'a run on each {kind.upper()} that JAX finds')
   with (

@@ -205,7 +205,7 @@ def on_hosts(values: Any) -> Iterator[str]:
     if any(value is not None for value in of_hosts):
       raise UserError(
         '--coordinator_address, --num_processes and --process_id belong to '
-        '--device; for the devices of TensorFlow, use `synth-mtf cluster`.'
+        '--device: give it as well (cpu, gpu or tpu).'
       )
     yield values.model_dir
     return

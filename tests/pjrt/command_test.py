@@ -322,9 +322,9 @@ def test_device_and_tpu_exclude_each_other(run, tmp_path):
     run(tmp_path / 'new', CPU, '--tpu=local', steps=2)
 
 
-def test_a_cluster_is_refused(run, tmp_path, monkeypatch):
+def test_servers_of_tensorflow_are_refused(run, tmp_path, monkeypatch):
   monkeypatch.setenv('TF_CONFIG', '{"session_master": "grpc://localhost:1"}')
-  with pytest.raises(UserError, match='without `synth-mtf cluster`'):
+  with pytest.raises(UserError, match='unset TF_CONFIG'):
     run(tmp_path / 'new', CPU, steps=2)
 
 
