@@ -1,8 +1,7 @@
-"""The devices that a run computes on, and whether it fits them."""
+"""The devices that JAX finds, and whether a run fits them."""
 
-import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import gin
 import jax
@@ -11,11 +10,10 @@ from absl import logging
 
 from synth_mtf.errors import UserError
 from synth_mtf.host import tpu_runtime
-from synth_mtf.pjrt import hosts
+from synth_mtf.pjrt.hosts import Hosts
 
 # The extra of JAX's package that brings its support of a device.
 _EXTRAS = {'gpu': 'cuda12', 'tpu': 'tpu'}
-_chosen: list[jax.Device] = []
 
 
 def check_tensorflow(setting: str) -> None:
@@ -49,41 +47,34 @@ def find(kind: str) -> list[jax.Device]:
       'Its support is a package of its own: '
       f'{tpu_runtime.jax_install(_EXTRAS[kind])}'
     ) from error
-  hosts.check_devices(devices)
   return devices
 
 
-@contextlib.contextmanager
-def choose(devices: list[jax.Device]) -> Iterator[None]:
-  """Makes runs inside this context compute on these devices."""
-  _chosen[:] = devices
-  try:
-    yield
-  finally:
-    _chosen.clear()
+def check_run(
+  devices: Sequence[jax.Device], hosts: Hosts, mesh: mtf.Shape, mode: str
+) -> None:
+  """Refuses a run that does not fit the devices, and exports.
 
-
-def chosen() -> list[jax.Device]:
-  """Returns the chosen devices, which are empty for TensorFlow's own way."""
-  return list(_chosen)
-
-
-def check_run(mesh: mtf.Shape, mode: str) -> None:
-  """Refuses a mesh that does not fit the chosen devices, and exports."""
+  Args:
+    devices: those of all hosts.
+    hosts: of the run.
+    mesh: of the run.
+    mode: as in `utils.run.mode`.
+  """
   if mode.startswith('export'):
     raise UserError(
       f'mode {mode!r} writes a model for TensorFlow: run it without --device.'
     )
-  _say_what_has_no_effect()
-  if hosts.count() > 1 and mode != 'train':
+  platform = devices[0].platform
+  _say_what_has_no_effect(platform)
+  if not hosts.is_alone and mode != 'train':
     raise UserError(
       f'mode {mode!r} runs on one host: give the command on one, without '
       '--coordinator_address. Checkpoints fit any mesh.'
     )
-  count = len(_chosen)
+  count = len(devices)
   if mesh.size == count:
     return
-  platform = _chosen[0].platform
   message = (
     f'the mesh {mesh.to_string} has {mesh.size} cores, but JAX finds {count} '
     f'devices ({platform}) and a run uses all of them: change '
@@ -102,11 +93,10 @@ def check_run(mesh: mtf.Shape, mode: str) -> None:
   raise UserError(message)
 
 
-def _say_what_has_no_effect() -> None:
+def _say_what_has_no_effect(platform: str) -> None:
   """Warns of settings for CPUs in a run on other devices."""
   function = 'get_vocab_embedding_cls'  # of the embedding
   bound = gin.get_bindings(function, resolve_references=False).get('cls')
-  platform = _chosen[0].platform
   if platform != 'cpu' and 'EmbeddingByIndex' in repr(bound):
     logging.warning(
       'common/fast_cpu.gin has no effect on a %s: layers are those for TPUs.',

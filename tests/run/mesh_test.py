@@ -7,7 +7,7 @@ import pytest
 
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files, model as host_model
-from synth_mtf.run import checks, config
+from synth_mtf.run import checks, config, ways
 from tests import model
 
 LAYOUT = 'batch:batch,d_ff:model,heads:model,vocab:model'
@@ -27,7 +27,7 @@ def check(tiny, shape, batch):
     utils.run.batch_size = {batch!r}
     utils.run.sequence_length = {{'inputs': 16, 'targets': 8}}
   """)
-  checks.check_mesh(config.read('folder'), tiny)
+  checks.check_mesh(config.read('folder'), ways.InSession(), tiny)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_tensor_larger_than_the_memory(tiny, monkeypatch):
   'names', [[], [''], ['cpu'], ['CPU:0'], ['/cpu:0', '/device:CPU:0']]
 )
 def test_devices_that_are_there(names):
-  checks.check_devices(names)
+  ways.check_devices(names)
 
 
 @pytest.mark.parametrize(
@@ -84,4 +84,4 @@ def test_devices_that_are_there(names):
 )
 def test_devices_that_are_not(name, message):
   with pytest.raises(UserError, match=message):
-    checks.check_devices(['cpu:0', name])
+    ways.check_devices(['cpu:0', name])
