@@ -99,11 +99,12 @@ def locked(model_dir: str) -> Iterator[bool]:
   path = os.path.join(model_dir, LOCK)
   is_new = not os.path.exists(path)
   descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+  is_locked = False
   try:
     is_locked = _lock(descriptor, path)
     yield is_locked
   except (UserError, KeyboardInterrupt):
-    if is_new and os.path.exists(path):
+    if is_new and is_locked and os.path.exists(path):
       os.remove(path)
     raise
   finally:
