@@ -135,6 +135,8 @@ def _run(words: Sequence[str]) -> int:
   def main(argv: Sequence[str]) -> None:
     flags_of_model_api.check()
     run = current.Run(ways.of_flags(flags.FLAGS))
+    if flags.FLAGS.use_model_api:  # it does not pass through `checked_run`
+      run.way.check_mode(flags.FLAGS.mode or '')
     with (
       current.begun(run),
       run.way.joined(flags.FLAGS.model_dir) as model_dir,

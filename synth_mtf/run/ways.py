@@ -18,7 +18,7 @@ import tensorflow.compat.v1 as tf
 from absl import flags
 
 from synth_mtf.errors import UserError
-from synth_mtf.host import explanations, gin_files, patches
+from synth_mtf.host import explanations, gin_files, patches, xla_flags
 from synth_mtf.host.run_config import RunConfig
 from synth_mtf.pjrt import devices, hosts
 from synth_mtf.pjrt.placement import Devices
@@ -36,6 +36,7 @@ class Way(abc.ABC):
     hosts: the processes of the run.
     kind: of JAX's devices, or None.
     tpu: as in --tpu, or None.
+    can_export: whether TensorFlow can use the programs elsewhere.
     shows_progress: whether training is `train_with_progress` by default.
     is_compiled: whether XLA compiles the steps, so that the layers are those
       for a TPU's mesh (`countable` of `host.model.build`).
@@ -43,6 +44,7 @@ class Way(abc.ABC):
 
   kind: str | None = None
   tpu: str | None = None
+  can_export = True
   shows_progress = True
   is_compiled = False
 
@@ -57,6 +59,13 @@ class Way(abc.ABC):
   def entered(self) -> AbstractContextManager[None]:
     """Makes T5's runs compute in this way."""
     return contextlib.nullcontext()
+
+  def check_mode(self, mode: str) -> None:
+    """Refuses an export that is not possible, by gin or by T5's Model API."""
+    if mode.startswith('export') and not self.can_export:
+      raise UserError(
+        f'mode {mode!r} writes a model for TensorFlow: run it without --device.'
+      )
 
   @abc.abstractmethod
   def check(self, run: RunConfig) -> None:
@@ -146,6 +155,7 @@ class OnDevices(Way):
   """All devices of a kind that JAX finds, on one host or on several."""
 
   kind: str
+  can_export = False
   is_compiled = True
 
   def __init__(self, kind: str, *of_hosts: Any) -> None:
@@ -169,6 +179,7 @@ class OnDevices(Way):
         'environment. For several hosts, give --coordinator_address.'
       )
     devices.check_tensorflow(asked)
+    xla_flags.check()
     address = hosts.address(*self._of_hosts)
     with (
       hosts.joined(self.kind, address) as self.hosts,
@@ -189,6 +200,7 @@ class OnDevices(Way):
       yield
 
   def check(self, run: RunConfig) -> None:
+    self.check_mode(run.mode)
     devices.check_run(self._devices, self.hosts, run.mesh, run.mode)
 
   def takes_types_of_gin(self) -> bool:
