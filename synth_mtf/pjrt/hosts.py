@@ -31,7 +31,7 @@ _KEYS = 'synth_mtf'  # prefix of our keys in the coordination service
 _BEAT, _FAILED = f'{_KEYS}/beat/', f'{_KEYS}/failed/'
 _ADVICE = 'To resume, give the same command on every host again.'
 # JAX aborts a process that has lost the coordination service, which leaves no
-# time for a message. A process of its own then writes it.
+# time for a message. A separate process then writes it.
 _REPORTER = f"""
 import sys
 if not sys.stdin.read():

@@ -18,6 +18,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 
 import synth_mtf
 from synth_mtf import filesystem
@@ -150,12 +151,12 @@ def _run(words: Sequence[str]) -> int:
         'import synth_mtf.progress\n'
         'utils.run.train_model_fn = @synth_mtf.train_with_progress'
       )
-    is_verbose = flags.FLAGS.verbose
+    showing: AbstractContextManager[None] = contextlib.nullcontext()
+    if not flags.FLAGS.verbose:
+      showing = shown(model_dir, run.outcome, printed)
     with (
       model_dirs.opened(model_dir),
-      contextlib.nullcontext()
-      if is_verbose
-      else shown(model_dir, run.outcome, printed),
+      showing,
       run.way.entered(),
       explanations.explained(
         lambda error: model_dirs.explain(error, model_dir)

@@ -36,5 +36,5 @@ class Outcome:
         lines += [f'Wrote {path}' for path in paths]
     rest = len(lines) - _MOST_PATHS
     if rest > 0:
-      lines[_MOST_PATHS:] = [f'... and {rest} more, beside these']
+      lines[_MOST_PATHS:] = [f'... and {rest} more']
     return lines

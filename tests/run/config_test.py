@@ -131,7 +131,7 @@ def test_good_values(read, binding):
     ('utils.run.sequence_length = {}', 'expected'),
     (
       "utils.run.sequence_length = {'inputs': 1, 'targets': 1}",
-      'inputs of one token are their end alone',
+      'inputs of one token hold only the end',
     ),
     ("utils.run.mode = 'trian'", "did you mean 'train'"),
     ("utils.run.model_type = 'transformer'", "mean 'bitransformer'"),

@@ -212,9 +212,12 @@ def test_the_folder_of_a_resumed_run_is_listed_once_before_its_first_step(
 ):
   listed = []
   list_files = folders._files_in  # noqa: SLF001
-  monkeypatch.setattr(
-    folders, '_files_in', lambda path: listed.append(path) or list_files(path)
-  )
+
+  def note(path):
+    listed.append(path)
+    return list_files(path)
+
+  monkeypatch.setattr(folders, '_files_in', note)
 
   def train_model(*_args, **_more):
     assert listed == [str(copy)]
@@ -277,7 +280,7 @@ def test_many_paths_are_few_lines():
     outcome.add_written(f'eval_{number}/metrics.json')
   assert outcome.written()[3:] == [
     'Wrote eval_3/metrics.json',
-    '... and 5 more, beside these',
+    '... and 5 more',
   ]
 
 
