@@ -202,11 +202,12 @@ def test_what_a_full_disk_did_not_take_is_not_shown():
 
 
 def test_what_was_said_before_there_was_a_log_begins_it(tmp_path, capfd):
-  with output.kept():
+  printed = output.Kept()
+  with output.kept(printed):
     os.write(1, b'early\n')
   log = tmp_path / 'log'
   log.write_text('of another run\n')
-  with pytest.raises(ValueError), output.to_log(str(log)):
+  with pytest.raises(ValueError), output.to_log(str(log), printed):
     assert output.console_beside_log() is output.console()
     os.write(1, b'late\n')
     int('no number')
