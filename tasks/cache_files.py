@@ -9,7 +9,7 @@ import numpy as np
 import seqio
 import tensorflow.compat.v1 as tf
 
-from synth_mtf import atomic
+from synth_mtf import atomic, filesystem
 from synth_mtf.errors import UserError
 from synth_mtf.tasks.cache_record import Shard
 
@@ -44,7 +44,7 @@ def write(
       statistics.add(example, record)
       if statistics.examples % _BATCH == 0:
         progress(statistics.examples)
-  shard = statistics.shard(size(path))
+  shard = statistics.shard(filesystem.size(path))
   verify(path, shard)
   return shard
 
@@ -128,7 +128,7 @@ def _feature(values: np.ndarray[Any, Any]) -> tf.train.Feature:
 @contextlib.contextmanager
 def _writing(path: str) -> Iterator[tf.io.TFRecordWriter]:
   """Yields a writer of TFRecords; the file appears when it is complete."""
-  if '://' in path:
+  if filesystem.is_bucket(path):
     with tf.io.TFRecordWriter(path) as writer:
       yield writer
     return
@@ -175,8 +175,3 @@ class _Statistics:
 def new_digest() -> Any:
   """Returns the hash function of a cache's digests."""
   return hashlib.blake2b(digest_size=8)
-
-
-def size(path: str) -> int:
-  """Returns the number of bytes of a file."""
-  return tf.io.gfile.stat(path).length

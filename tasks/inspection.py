@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import seqio
 
+from synth_mtf import filesystem
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import cache_record
-from synth_mtf.tasks.files import index, storage
+from synth_mtf.tasks.files import index
 from synth_mtf.tasks.files.source import (
   FilesDataSource,
   MissingFiles,
@@ -142,7 +143,7 @@ class SplitRows(NamedTuple):
     digest = hashlib.blake2b(digest_size=8)
     for file in self.files:
       for path in file.reader.files(file.path):
-        with storage.reading(path) as stream:
+        with filesystem.reading(path) as stream:
           while chunk := stream.read(1 << 20):
             digest.update(chunk)
     return digest.hexdigest()

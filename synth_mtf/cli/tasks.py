@@ -68,8 +68,9 @@ def run(args: argparse.Namespace) -> int:
     print(answer['text'], end='')
     return answer['status']
   if args.name:
-    data.check_names([args.name])
+    data.check_names([args.name], args.module_import)
   process.load()
+  data.import_modules(args)
   printed = io.StringIO()
   with contextlib.redirect_stdout(_Both(sys.stdout, printed)):
     status = print_tasks(args.name, args.gin_param)
@@ -108,12 +109,14 @@ def _question(args: argparse.Namespace | None = None) -> list[Any]:
       settings[name] = value
   if not args:
     return ['tasks', None, {}, []]
-  if args.gin_param or 'SYNTH_MTF_TASK_FILE' in settings:
+  if args.gin_param or args.module_import:
+    return []
+  if 'SYNTH_MTF_TASK_FILE' in settings:
     return []
   paths = [settings.get('SYNTH_MTF_DATA_DIR')]
   if settings.get('SYNTH_MTF_VOCABULARY') != 'bytes':
     paths.append(settings.get('SYNTH_MTF_VOCABULARY'))
-  files = filesystem.state(*filter(None, paths))
+  files = filesystem.state_below(*filter(None, paths))
   if files is None:
     return []
   return ['tasks', args.name, settings, files]

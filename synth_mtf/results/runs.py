@@ -242,6 +242,7 @@ def read(*folders: str) -> list[Run]:
         f'{name} does not exist or holds no run; expected a model folder '
         '(checkpoints, operative_config.gin or event files, and what '
         'evaluations wrote below it) or the folder of a demo.'
+        + files.instead(name)
       )
     for run in inside:  # for a bucket, this is a key like any other
       runs.setdefault(os.path.realpath(run.name), run)
@@ -434,9 +435,9 @@ def _explained(path: str) -> Iterator[None]:
   """Raises a `UserError` if a file or folder cannot be read."""
   try:
     yield
-  except (OSError, UnicodeDecodeError) as error:
+  except UnicodeDecodeError as error:
     raise UserError(f'{path} cannot be read: {error}') from error
 
 
 def _subfolders(folder: str) -> list[str]:
-  return [name for name in filesystem.subfolders(folder) if name[0] != '.']
+  return filesystem.subfolders(folder)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 import tensorflow.compat.v1 as tf
 from absl import logging
 
-from synth_mtf import atomic, paths
+from synth_mtf import atomic, filesystem
 from synth_mtf.checkpoints.folder import Folder, is_complete
 from synth_mtf.errors import UserError
 from synth_mtf.host.run_config import RunConfig
@@ -72,7 +72,7 @@ def check(model_dir: str) -> None:
   if not os.path.isdir(model_dir):
     atomic.check_writable(model_dir)
     tf.io.gfile.makedirs(model_dir)
-  paths.check_written_entries(model_dir)
+  filesystem.check_written_entries(model_dir)
   for name in ('log', LOCK):
     _check_kind(os.path.join(model_dir, name), 'file', os.path.isfile)
   _check_kind(os.path.join(model_dir, 'commands'), 'folder', os.path.isdir)
@@ -93,7 +93,7 @@ def lock(model_dir: str) -> None:
   path = _lock_path(model_dir)
   if '://' in model_dir or path in _held:
     return
-  paths.check_written_entries(model_dir)
+  filesystem.check_written_entries(model_dir)
   descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
   try:
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
