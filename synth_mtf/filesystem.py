@@ -16,6 +16,7 @@ import hashlib
 import io
 import os
 import re
+import shutil
 import stat
 import sys
 import zlib
@@ -427,10 +428,16 @@ def make_folder(path: str) -> None:
 
 
 def remove(path: str) -> None:
-  """Removes a file."""
+  """Removes a file, or a folder with all that is in it."""
+  is_tree = is_folder(path) and not os.path.islink(path)
   if is_bucket(path):
     with _as_os_errors():
-      _gfile().remove(path)
+      if is_tree:
+        _gfile().rmtree(path)
+      else:
+        _gfile().remove(path)
+  elif is_tree:
+    shutil.rmtree(path)
   else:
     os.remove(path)
 

@@ -18,7 +18,7 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 from mesh_tensorflow.transformer.dataset import EvalDataset
 
-from synth_mtf import atomic, paths, tasks
+from synth_mtf import atomic, filesystem, paths, tasks
 from synth_mtf.checkpoints.folder import step_of
 from synth_mtf.host import patches
 from synth_mtf.host.run_config import RunConfig
@@ -135,7 +135,7 @@ class Recorder:
     TensorFlow's file systems can neither lock an object nor replace it on the
     condition that it has not changed.
     """
-    if '://' in folder and not self._shown_missing_lock:
+    if filesystem.is_bucket(folder) and not self._shown_missing_lock:
       self._shown_missing_lock = True
       output.console_beside_log().line(
         f'{folder}: a bucket has no locks; run no other evaluation with '

@@ -22,7 +22,6 @@ from synth_mtf.errors import UserError
 from synth_mtf.host.run_config import RunConfig
 
 LOCK = 'training.lock'
-_PATTERNS = '*?[\\'
 _held: dict[str, int] = {}  # file descriptors, by path
 
 
@@ -33,7 +32,8 @@ def opened(model_dir: str) -> Iterator[None]:
   If the run is refused, removes the folder again, provided that this run
   created it and it holds only the log, T5's `commands` and this run's lock.
   """
-  is_new = '://' not in model_dir and not os.path.exists(model_dir)
+  is_bucket = filesystem.is_bucket(model_dir)
+  is_new = not is_bucket and not os.path.exists(model_dir)
   check(model_dir)
   try:
     yield
@@ -55,20 +55,8 @@ def _remove_if_unused(model_dir: str) -> None:
 
 def check(model_dir: str) -> None:
   """Checks the name of a model folder, and creates the folder if missing."""
-  if not model_dir.strip():
-    raise UserError('--model_dir is empty: give the folder of the checkpoints.')
-  if set(_PATTERNS) & set(model_dir):
-    raise UserError(
-      f'--model_dir {model_dir}: TensorFlow takes the name for a pattern and '
-      "would miss its own checkpoints, or find another folder's. Give a name "
-      f'without any of {" ".join(_PATTERNS)}'
-    )
-  if model_dir.startswith('~'):
-    raise UserError(
-      f'--model_dir={model_dir}: the shell replaces ~ only at the start of a '
-      f'word, so that a folder named {model_dir.split("/")[0]} would be made '
-      f'here. Write {os.path.expanduser(model_dir)}.'
-    )
+  filesystem.check_name(model_dir, '--model_dir')
+  filesystem.check_no_pattern(model_dir, '--model_dir')
   if not os.path.isdir(model_dir):
     atomic.check_writable(model_dir)
     tf.io.gfile.makedirs(model_dir)
@@ -81,18 +69,34 @@ def check(model_dir: str) -> None:
 def _check_kind(path: str, kind: str, is_it: Callable[[str], bool]) -> None:
   """Refuses what a run cannot write to, such as a folder named `log`."""
   if os.path.lexists(path) and not is_it(path):
-    raise UserError(f'{path} is no {kind}, which a run writes there: move it')
+    raise UserError(
+      f'{path} is not a {kind}, which a run writes there: move it'
+    )
 
 
-def lock(model_dir: str) -> None:
-  """Locks a folder for training until `unlock_all` or the end of this process.
+def lock_to_train(model_dir: str) -> None:
+  """Locks a folder, and removes what a killed run left of a save.
 
-  Also removes what a killed run left of a save.
-  Does nothing for a bucket or on a drive without locks.
+  Without a lock, somebody else may be saving, and nothing is removed.
+  """
+  if not lock(model_dir):
+    return
+  removed = Folder(model_dir).clear()
+  if removed:
+    logging.warning(
+      'removed what an interrupted save left: %s', ', '.join(removed)
+    )
+
+
+def lock(model_dir: str) -> bool:
+  """Locks a folder until `unlock_all` or the end of this process.
+
+  Returns whether this call has locked it: it does nothing for a bucket, on a
+  drive without locks, or if this process holds the lock.
   """
   path = _lock_path(model_dir)
-  if '://' in model_dir or path in _held:
-    return
+  if filesystem.is_bucket(model_dir) or path in _held:
+    return False
   filesystem.check_written_entries(model_dir)
   descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
   try:
@@ -107,23 +111,19 @@ def lock(model_dir: str) -> None:
     ) from None
   except OSError:  # the drive does not support locks
     os.close(descriptor)
-    return
+    return False
   _held[path] = descriptor
   with atomic.errors_named(path):
     os.ftruncate(descriptor, 0)
     holder = f'process {os.getpid()} on {platform.node()}\n'
     os.write(descriptor, holder.encode())
-  removed = Folder(model_dir).clear()
-  if removed:
-    logging.warning(
-      'removed what an interrupted save left: %s', ', '.join(removed)
-    )
+  return True
 
 
 def require_unlocked(folder: str) -> None:
   """Raises a UserError if a run is training in a folder."""
   path = os.path.join(folder, LOCK)
-  if '://' in folder or not os.path.isfile(path):
+  if filesystem.is_bucket(folder) or not os.path.isfile(path):
     return
   with open(path, encoding='utf-8', errors='replace') as stream:
     try:

@@ -55,7 +55,7 @@ def test_what_is_refused(tmp_path, monkeypatch, name, message):
 def test_what_a_run_cannot_write_to_is_named(tmp_path, name, kind):
   path = tmp_path / name
   path.touch() if kind == 'folder' else path.mkdir()
-  with pytest.raises(UserError, match=f'{name} is no {kind}, which a run'):
+  with pytest.raises(UserError, match=f'{name} is not a {kind}, which a'):
     model_dir.check(str(tmp_path))
 
 
@@ -148,9 +148,9 @@ def test_only_the_holder_of_the_lock_clears(tmp_path):
   with open(tmp_path / model_dir.LOCK, 'w') as other:
     fcntl.flock(other, fcntl.LOCK_EX)
     with pytest.raises(UserError, match='another run'):
-      model_dir.lock(str(tmp_path))
+      model_dir.lock_to_train(str(tmp_path))
   assert left.exists()
-  model_dir.lock(str(tmp_path))
+  model_dir.lock_to_train(str(tmp_path))
   assert not left.exists()
 
 
