@@ -31,6 +31,8 @@ def gin_names(folder: str) -> list[str]:
 
 def missing_gin_file(name: str, searched: Sequence[str]) -> str:
   """Says that none of the searched folders has a gin file."""
+  if filesystem.is_bucket(name):
+    return f'gin file {name!r} does not exist'
   folders = dict.fromkeys(
     pathlib.Path(folder, name).absolute().parent for folder in searched
   )

@@ -177,7 +177,11 @@ def _source(task: Any) -> str:
   if getattr(task.source, 'official', None):
     return 'official files'
   tfds = getattr(task.source, 'tfds', task.source)  # T5's own tasks are TFDS
-  return f'TFDS {tfds.tfds_dataset.name}' if tfds else 'needs --data_dir'
+  if not tfds:
+    return 'needs --data_dir'
+  if not hasattr(tfds, 'tfds_dataset'):
+    return type(tfds).__name__  # of a module of the user
+  return f'TFDS {tfds.tfds_dataset.name}'
 
 
 def _print_mixture(mixture: Any) -> str:
@@ -197,7 +201,7 @@ def _print_rates(mixture: Any) -> dict[Any, Any]:
   """Prints the rates of the tasks that have a training split.
 
   A rate that depends on an unknown number of rows is NaN. Returns the tasks
-  with files, highest rate first, with their `SplitRows`.
+  whose rows can be read, highest rate first, with their `SplitRows`.
   """
   import numpy as np
 
@@ -221,7 +225,7 @@ def _print_rates(mixture: Any) -> dict[Any, Any]:
       [
         task.name,
         printing.count(split.rows),
-        'files' if split.files else 'released',
+        _origin(split),
         f'{rates[task]:,.{digits}f}',
         f'{rates[task] / total:.2%}',
       ]
@@ -229,9 +233,21 @@ def _print_rates(mixture: Any) -> dict[Any, Any]:
   headers = ['task', 'train rows', 'from', 'rate', 'share']
   table = printing.columns(headers, rows, left=(0, 2))
   print(textwrap.indent(table, '  '))
-  with_files = [task for task, split in splits.items() if split.files]
-  with_files.sort(key=lambda task: -np.nan_to_num(rates[task]))
-  return {task: splits[task] for task in with_files}
+  readable = [task for task, split in splits.items() if _is_readable(split)]
+  readable.sort(key=lambda task: -np.nan_to_num(rates[task]))
+  return {task: splits[task] for task in readable}
+
+
+def _is_readable(split: Any) -> bool:
+  """Whether the rows of a split can be read without a download."""
+  return bool(split.files or split.is_own)
+
+
+def _origin(split: Any) -> str:
+  """Returns where the number of rows of a split is from."""
+  if split.is_own:
+    return 'module'
+  return 'files' if split.files else 'released'
 
 
 def _print_task(task: Any, data_dir: str) -> str:
@@ -247,14 +263,16 @@ def _print_task(task: Any, data_dir: str) -> str:
   for split in splits:
     if split.missing:
       print(split.missing)
+    elif split.is_own:
+      print(f'{split.split}: {printing.count(split.rows)} rows')
     elif not split.files:
       print(f'{split.split}: {printing.count(split.rows)} rows are released')
-  with_files = [split.split for split in splits if split.files]
+  readable = [split.split for split in splits if _is_readable(split)]
   if has_faults:
     return _FAULTS
-  if not with_files:
+  if not readable:
     return _NO_FILES
-  _print_examples(task, with_files[0], _EXAMPLES)
+  _print_examples(task, readable[0], _EXAMPLES)
   return ''
 
 
