@@ -9,7 +9,7 @@ from synth_mtf import filesystem
 from synth_mtf.errors import nearest
 
 GENERATED = 'generated samples'
-# The host writes a run's configuration to this file beside the checkpoints.
+# The host writes a run's configuration to this file, next to the checkpoints.
 OPERATIVE_CONFIG = 'operative_config.gin'
 
 

@@ -1,8 +1,8 @@
-"""What is in a cache of a task: its record, beside seqio's own files.
+"""What is in a cache of a task: its record, next to seqio's own files.
 
 `synth-mtf cache` writes seqio's cached tasks: for each split, files of
 TFRecords (shards), `info.<split>.json` and `stats.<split>.json`, and
-`COMPLETED` once all are there. Beside them, `synth_mtf.json` records what they
+`COMPLETED` once all are there. Next to them, `synth_mtf.json` records what they
 were written from, and each file once it has been read back.
 """
 

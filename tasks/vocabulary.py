@@ -143,7 +143,7 @@ def _missing_sentinels(model: Any) -> int:
   except ValueError as error:
     raise UserError(str(error)) from error
   if 0 < own < EXTRA_IDS:
-    raise UserError(f'it has {own} sentinels of its own; T5 needs {EXTRA_IDS}')
+    raise UserError(f'it has {own} sentinels; T5 needs {EXTRA_IDS}')
   return 0 if own else EXTRA_IDS
 
 

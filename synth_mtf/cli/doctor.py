@@ -19,7 +19,7 @@ from synth_mtf.errors import UserError
 from synth_mtf.host import tpu_runtime
 from synth_mtf.run import main, output, process
 
-_DISTRIBUTIONS = (  # beside TensorFlow itself
+_DISTRIBUTIONS = (  # in addition to TensorFlow
   'tensorflow-estimator',
   'tensorflow-text',
   'mesh-tensorflow',

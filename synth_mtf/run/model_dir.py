@@ -59,7 +59,7 @@ def check(model_dir: str) -> None:
   filesystem.check_no_pattern(model_dir, '--model_dir')
   if not os.path.isdir(model_dir):
     atomic.check_writable(model_dir)
-    tf.io.gfile.makedirs(model_dir)
+    filesystem.make_folder(model_dir)
   filesystem.check_written_entries(model_dir)
   for name in ('log', LOCK):
     _check_kind(os.path.join(model_dir, name), 'file', os.path.isfile)

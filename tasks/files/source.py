@@ -59,7 +59,7 @@ class Split:
   def of(
     cls, patterns: Sequence[str], reader: formats.Reader, optional: bool = False
   ) -> 'Split':
-    """Returns a split in one format; each pattern is a layout of its own."""
+    """Returns a split in one format; each pattern is a layout."""
     return cls([{pattern: reader} for pattern in patterns], optional)
 
   def files(self, data_dir: str) -> dict[str, formats.Reader]:

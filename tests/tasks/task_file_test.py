@@ -5,6 +5,7 @@ import csv
 import gzip
 import io
 import json
+import os
 import re
 
 import gin
@@ -158,6 +159,13 @@ def test_a_fault_has_a_line_and_nothing_is_registered(file, old, new, message):
     with pytest.raises(UserError, match=f'^{file}{message}'):
       lookup('nli')
   assert 'nli' not in seqio.TaskRegistry.names()
+
+
+def test_a_large_task_file_is_refused_at_once(file):
+  """8 GB would not fit in memory; YAML of a megabyte takes many seconds."""
+  os.truncate(file, 8 << 30)
+  with pytest.raises(UserError, match='8,589,934,592 bytes .*1,048,576 at mos'):
+    tasks.get('nli')
 
 
 @pytest.mark.parametrize(
