@@ -81,10 +81,9 @@ def run(args: argparse.Namespace) -> None:
 
   atomic.check_replaceable(args.out, file.MARK)
   data.import_modules(args)
-  with output.kept():  # a session of TensorFlow 2.20 writes to stderr
-    (attention,) = computation.look(
-      args.folder, [args.step], functools.partial(chosen, args), args.vocabulary
-    )
+  (attention,) = computation.look(
+    args.folder, [args.step], functools.partial(chosen, args), args.vocabulary
+  )
   file.write(args.out, attention)
   number = attention.examples
   examples = '1 example' if number == 1 else f'{number} examples'
@@ -107,10 +106,9 @@ def look_at_each(
   attentions, missing = [], []
   for run in runs:
     try:
-      with output.kept():  # a session of TensorFlow 2.20 writes to stderr
-        attentions += computation.look(
-          run.name, steps, functools.partial(chosen, args), args.vocabulary
-        )
+      attentions += computation.look(
+        run.name, steps, functools.partial(chosen, args), args.vocabulary
+      )
     except UserError as error:
       missing.append(f'No attention of {run.label}, {run.name}: {error}')
   return attentions, missing

@@ -167,8 +167,10 @@ def _bindings(args: argparse.Namespace) -> list[str]:
 def _print_fit(args: argparse.Namespace) -> None:
   """Prints the memory that a training step takes on each core, by variant."""
   process.load()
+  from synth_mtf.host import xla_flags
   from synth_mtf.pjrt import devices, fitting, tpu_compiler
 
+  xla_flags.check()
   name = _ALIASES.get(args.device, args.device)
   if name in tpu_compiler.SLICES:
     fitting.check_compiler()

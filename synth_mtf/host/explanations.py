@@ -112,6 +112,17 @@ def _explain_graph(error: BaseException) -> str | None:
   return None
 
 
+def _fault_of_tokens(fault: str, place: tuple[int, int]) -> str:
+  """Explains what Python's tokenizer says; releases use different words."""
+  if 'EOF' in fault:
+    return (
+      'gin syntax: the text ends inside a value: expected its end, such as a '
+      'closing bracket'
+    )
+  what, _, _ = fault.partition(' (detected at line')
+  return f'gin syntax: {what} (line {place[0]})'
+
+
 def _explain(error: BaseException) -> str | None:
   if isinstance(error, SyntaxError) and str(error.filename).endswith('.py'):
     return f'Python syntax: {error.filename}:{error.lineno}: {error.msg}'
@@ -120,10 +131,7 @@ def _explain(error: BaseException) -> str | None:
     line = (error.text or '').strip()
     return f'gin syntax: {fault}' + (f': {line}' if line else '')
   if isinstance(error, tokenize.TokenError):
-    return (
-      f'gin syntax: {error.args[0]}: expected the end of a value, such as a '
-      'closing bracket'
-    )
+    return _fault_of_tokens(*error.args)
   if isinstance(error, ModuleNotFoundError) and error.name in _named_modules():
     return (
       f'--module_import: {error}. Expected a module that Python finds, such as '

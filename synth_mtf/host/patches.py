@@ -6,10 +6,12 @@ import TensorFlow, since `prepare_host` must run before the host is imported.
 """
 
 import contextlib
+import ctypes
 import functools
 import importlib.util
 import io
 import os
+import pathlib
 import sys
 import types
 import warnings
@@ -41,6 +43,14 @@ MISSING: dict[str, tuple[str, ...]] = {
   'tensorflow.python.tpu.session_support': (),
 }
 
+_LOG_LEVEL = 'TF_CPP_MIN_LOG_LEVEL'
+# absl's `SetMinLogLevel` in the C++ library of TensorFlow 2.20; Python has no
+# function for it. Other releases have another name, or nothing to hide.
+_TENSORFLOW_LIBRARY = 'libtensorflow_framework.so.2'
+_SET_LEVEL_OF_ABSL = (
+  '_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE'
+)
+
 
 def prepare_host() -> None:
   """Makes `import mesh_tensorflow` and `import t5.models` work.
@@ -51,8 +61,7 @@ def prepare_host() -> None:
     UserError: importing TensorFlow would abort the process.
   """
   tpu_runtime.prepare_import()
-  # What TensorFlow's C++ code logs while it is imported is not about a run.
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  limit_log_of_cpp()
   warnings.filterwarnings('ignore', 'pkg_resources is deprecated')
   # `t5.models` imports HfPyTorchModel unconditionally, and with it torch and
   # transformers, which training in Mesh-TensorFlow never uses.
@@ -71,6 +80,24 @@ def prepare_host() -> None:
     setattr(ops, name, getattr(tensor_conversion_registry, name))
 
   restore_estimator()
+
+
+def limit_log_of_cpp() -> None:
+  """Keeps what TensorFlow's C++ code logs out of stderr.
+
+  What it cannot do, it also raises. A level that the user has set stays, and
+  holds for every line: newer releases write some through absl, which does not
+  read the variable.
+  """
+  level = os.environ.setdefault(_LOG_LEVEL, '3')
+  package = importlib.util.find_spec('tensorflow')
+  if not level.isdigit() or not package or not package.origin:
+    return
+  path = pathlib.Path(package.origin).with_name(_TENSORFLOW_LIBRARY)
+  with contextlib.suppress(OSError):  # other systems name it otherwise
+    set_level = getattr(ctypes.CDLL(str(path)), _SET_LEVEL_OF_ABSL, None)
+    if set_level:
+      set_level(int(level))
 
 
 def restore_estimator() -> None:
