@@ -12,7 +12,7 @@ from typing import Any
 
 from google.protobuf import text_format
 
-from synth_mtf import atomic, filesystem, paths
+from synth_mtf import atomic, filesystem
 from synth_mtf.checkpoints import index_file, messages, values
 from synth_mtf.errors import UserError
 
@@ -71,7 +71,7 @@ class Folder:
   """
 
   def __init__(self, path: str) -> None:
-    paths.check_entries(path)
+    filesystem.check_entries(path)
     self.path = path
     self._pointer = os.path.join(path, 'checkpoint')
     self._list()
@@ -213,9 +213,7 @@ class Folder:
   def _state(self) -> Any:
     """Returns the file `checkpoint`, with absolute paths, if it can be read."""
     try:
-      if not filesystem.exists(self._pointer):
-        return None
-      text = filesystem.read(self._pointer).decode()
+      text = filesystem.text(self._pointer) or ''
       state = text_format.Parse(text, messages.CheckpointState())
     except (OSError, UnicodeDecodeError, text_format.ParseError):
       return None

@@ -14,10 +14,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import gin
-import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
-from synth_mtf import json_files
+from synth_mtf import filesystem, json_files
 from synth_mtf.checkpoints import comparison, files
 from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
@@ -31,7 +30,7 @@ VOCABULARY, MODEL = 'vocabulary.json', 'model.json'
 _ADVICE = (
   'Set --vocabulary (SYNTH_MTF_VOCABULARY, '
   'synth_mtf.tasks.settings.vocabulary) to the one that the checkpoint was '
-  'trained with; operative_config.gin beside it may name it.'
+  'trained with; the operative_config.gin next to it may name it.'
 )
 # Layer settings that change the computation but no variable's shape.
 _SETTINGS: tuple[tuple[type, tuple[str, ...]], ...] = (
@@ -207,5 +206,5 @@ def _write(folder: Folder, file: str, content: Any) -> None:
   """Writes JSON, unless the file already describes the folder's checkpoints."""
   path = os.path.join(folder.path, file)
   # A record without checkpoints is left over from a run that never saved any.
-  if not tf.io.gfile.exists(path) or not folder.checkpoints:
+  if not filesystem.exists(path) or not folder.checkpoints:
     json_files.write(path, content)

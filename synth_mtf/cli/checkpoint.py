@@ -160,11 +160,8 @@ def _inspect(args: argparse.Namespace) -> None:
 def _keep(args: argparse.Namespace) -> None:
   from synth_mtf.run import model_dir
 
-  try:
-    if not filesystem.is_folder(args.path):
-      raise UserError(f'{args.path} is not a folder: give a model folder')
-  except OSError as error:  # a bucket without access
-    raise UserError(f'{args.path} cannot be read: {error}') from error
+  if not filesystem.is_folder(args.path):
+    raise UserError(f'{args.path} is not a folder: give a model folder')
   atomic.check_writable(args.path, 'the folder')
   with model_dir.locked(args.path):
     _keep_in(args)

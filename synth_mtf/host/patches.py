@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import functools
 import importlib.util
+import io
 import os
 import pathlib
 import sys
@@ -19,6 +20,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
+from synth_mtf import filesystem
 from synth_mtf.host import tpu_runtime
 
 # Modules that tensorflow-estimator imports and newer releases of TensorFlow
@@ -130,11 +132,13 @@ def restore_estimator() -> None:
     )
 
 
-def find_packaged_gin_files() -> None:
-  """Prevents gin from failing on a folder that is not a package.
+def read_gin_files() -> None:
+  """Makes gin read its files as we read others, local or in a bucket.
 
-  For `runs/x.gin`, gin raises a TypeError if a folder `runs` on sys.path, such
-  as one in the working folder, has no `__init__.py`; here it counts as missing.
+  gin would take a byte order mark for a statement, and any size into memory.
+  For `runs/x.gin`, it would also raise a TypeError if a folder `runs` on
+  sys.path, such as one in the working folder, has no `__init__.py`; here, the
+  file counts as missing.
   """
   import gin
   from gin import resource_reader as packages
@@ -145,10 +149,24 @@ def find_packaged_gin_files() -> None:
     except TypeError:
       return False
 
-  readers = gin.config._FILE_READERS
-  for index, (read, _) in enumerate(readers):
-    if read is packages.system_path_reader:
-      readers[index] = (read, is_packaged)
+  gin.config._FILE_READERS[:] = [
+    (_GinFile, _is_gin_file),
+    (packages.system_path_reader, is_packaged),
+  ]
+
+
+def _is_gin_file(path: str) -> bool:
+  with filesystem.named_by('gin file'):
+    return filesystem.has_file(path)
+
+
+class _GinFile(io.StringIO):
+  """The text of a gin file; gin shows its name in messages."""
+
+  def __init__(self, path: str) -> None:
+    with filesystem.named_by('gin file'):
+      super().__init__(filesystem.text(path) or '')
+    self.name = path
 
 
 def separate_gin() -> Callable[[], AbstractContextManager[Any]]:

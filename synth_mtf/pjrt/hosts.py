@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import jax
 import tensorflow.compat.v1 as tf
 
+from synth_mtf import filesystem
 from synth_mtf.errors import RunFailed, UserError
 
 _PATIENCE = 60  # seconds without a sign of life; compilation can take some
@@ -277,7 +278,7 @@ def show_files(source: str, folder: str) -> None:
     )
     if is_other or _WRITTEN.fullmatch(name) or tf.io.gfile.isdir(path):
       continue
-    if '://' in source or not name.startswith('model.ckpt-'):
+    if filesystem.is_bucket(source) or not name.startswith('model.ckpt-'):
       tf.io.gfile.copy(path, os.path.join(folder, name))
     else:
       os.symlink(os.path.abspath(path), os.path.join(folder, name))

@@ -16,11 +16,10 @@ from importlib.util import find_spec
 import gin
 import mesh_tensorflow as mtf
 import seqio
-import tensorflow.compat.v1 as tf
 from absl import logging
 from mesh_tensorflow.transformer import utils
 
-from synth_mtf import atomic, tasks
+from synth_mtf import atomic, filesystem, tasks
 from synth_mtf.checkpoints import comparison, files, identity
 from synth_mtf.checkpoints.folder import Folder, exists
 from synth_mtf.errors import UserError
@@ -142,13 +141,13 @@ def _training_start(run: RunConfig, folder: Folder) -> tuple[str | None, bool]:
   if latest:
     _forget_others(folder)
   start = run.init_checkpoint
-  if start and not exists(start):
-    searched = start if tf.io.gfile.isdir(start) else os.path.dirname(start)
-    raise UserError(
-      f'utils.run.init_checkpoint: there is no checkpoint {start}; expected a '
-      'path without the .index, such as <folder>/model.ckpt-1000.'
-      + Folder(searched).summary()
-    )
+  with filesystem.named_by('utils.run.init_checkpoint'):
+    if start and not exists(start):
+      raise UserError(
+        f'utils.run.init_checkpoint: there is no checkpoint {start}; expected '
+        'a path without the .index, such as <folder>/model.ckpt-1000.'
+        + files.instead(start)
+      )
   if 'master_dtype' not in gin.get_bindings(utils.get_variable_dtype):
     raise UserError(
       "weights would be kept in bfloat16, Mesh-TensorFlow's default, and "

@@ -18,7 +18,7 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 from mesh_tensorflow.transformer.dataset import EvalDataset
 
-from synth_mtf import atomic, paths, tasks
+from synth_mtf import atomic, filesystem, paths, tasks
 from synth_mtf.checkpoints.folder import step_of
 from synth_mtf.host import patches
 from synth_mtf.host.run_config import RunConfig
@@ -116,7 +116,7 @@ def _show_missing_lock(folder: str) -> None:
   it has not changed.
   """
   evaluation = current.run().evaluation
-  if '://' in folder and not evaluation.has_named_bucket:
+  if filesystem.is_bucket(folder) and not evaluation.has_named_bucket:
     evaluation.has_named_bucket = True
     output.console_beside_log().line(
       f'{folder}: a bucket has no locks; run no other evaluation with '

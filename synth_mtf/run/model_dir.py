@@ -16,13 +16,12 @@ from collections.abc import Callable, Iterator
 import tensorflow.compat.v1 as tf
 from absl import logging
 
-from synth_mtf import atomic, paths
+from synth_mtf import atomic, filesystem
 from synth_mtf.checkpoints.folder import Folder, is_complete
 from synth_mtf.errors import UserError
 from synth_mtf.host.run_config import RunConfig
 
 LOCK = 'training.lock'
-_PATTERNS = '*?[\\'
 
 
 @contextlib.contextmanager
@@ -32,7 +31,8 @@ def opened(model_dir: str) -> Iterator[None]:
   If the run is refused, removes the folder again, provided that this run
   created it and it holds only the log and T5's `commands`.
   """
-  is_new = '://' not in model_dir and not os.path.exists(model_dir)
+  is_bucket = filesystem.is_bucket(model_dir)
+  is_new = not is_bucket and not os.path.exists(model_dir)
   check(model_dir)
   try:
     yield
@@ -51,24 +51,12 @@ def _remove_if_unused(model_dir: str) -> None:
 
 def check(model_dir: str) -> None:
   """Checks the name of a model folder, and creates the folder if missing."""
-  if not model_dir.strip():
-    raise UserError('--model_dir is empty: give the folder of the checkpoints.')
-  if set(_PATTERNS) & set(model_dir):
-    raise UserError(
-      f'--model_dir {model_dir}: TensorFlow takes the name for a pattern and '
-      "would miss its own checkpoints, or find another folder's. Give a name "
-      f'without any of {" ".join(_PATTERNS)}'
-    )
-  if model_dir.startswith('~'):
-    raise UserError(
-      f'--model_dir={model_dir}: the shell replaces ~ only at the start of a '
-      f'word, so that a folder named {model_dir.split("/")[0]} would be made '
-      f'here. Write {os.path.expanduser(model_dir)}.'
-    )
+  filesystem.check_name(model_dir, '--model_dir')
+  filesystem.check_no_pattern(model_dir, '--model_dir')
   if not os.path.isdir(model_dir):
     atomic.check_writable(model_dir)
-    tf.io.gfile.makedirs(model_dir)
-  paths.check_written_entries(model_dir)
+    filesystem.make_folder(model_dir)
+  filesystem.check_written_entries(model_dir)
   for name in ('log', LOCK):
     _check_kind(os.path.join(model_dir, name), 'file', os.path.isfile)
   _check_kind(os.path.join(model_dir, 'commands'), 'folder', os.path.isdir)
@@ -92,10 +80,10 @@ def locked(model_dir: str) -> Iterator[bool]:
   Yields:
     Whether it is locked, which a bucket and some drives do not support.
   """
-  if '://' in model_dir:
+  if filesystem.is_bucket(model_dir):
     yield False
     return
-  paths.check_written_entries(model_dir)
+  filesystem.check_written_entries(model_dir)
   path = os.path.join(model_dir, LOCK)
   is_new = not os.path.exists(path)
   descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
@@ -147,7 +135,7 @@ def clear(folder: Folder) -> None:
 def require_unlocked(folder: str) -> None:
   """Raises a UserError if a run is training in a folder."""
   path = os.path.join(folder, LOCK)
-  if '://' in folder or not os.path.isfile(path):
+  if filesystem.is_bucket(folder) or not os.path.isfile(path):
     return
   with open(path, encoding='utf-8', errors='replace') as stream:
     try:

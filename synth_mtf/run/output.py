@@ -26,13 +26,19 @@ _CLEAR = '\r\x1b[2K'  # returns to the start of the line and erases it
 
 
 class Printable:
-  """A text stream that escapes control characters, which move terminals."""
+  """A text stream that escapes what is not to be written to it as it is.
+
+  That is control characters, which move terminals, and letters that the
+  encoding of the stream does not have.
+  """
 
   def __init__(self, stream: TextIO) -> None:
     self._stream = stream
 
   def write(self, text: str) -> int:
-    return self._stream.write(escaped(text))
+    encoding = getattr(self._stream, 'encoding', None) or 'utf-8'
+    written = escaped(text).encode(encoding, 'backslashreplace')
+    return self._stream.write(written.decode(encoding))
 
   def __getattr__(self, name: str) -> Any:
     return getattr(self._stream, name)

@@ -142,6 +142,16 @@ def test_duration(seconds, text):
   assert duration(seconds) == text
 
 
+@pytest.mark.parametrize(
+  'encoding, written', [('ascii', b'\\xe7\\u20ac'), ('latin-1', b'\xe7\\u20ac')]
+)
+def test_letters_that_a_stream_does_not_have(encoding, written):
+  stream = io.TextIOWrapper(io.BytesIO(), encoding)
+  output.Printable(stream).write('\u00e7\u20ac')
+  stream.flush()
+  assert stream.buffer.getvalue() == written
+
+
 def test_control_characters_are_shown():
   stream = io.StringIO()
   print('a\x1b[2Jb\x9bc\rd\x07\te', file=output.Printable(stream))
