@@ -279,9 +279,9 @@ def _parts(folder: str) -> Iterator[tuple[str, Sequence[str]]]:
 def _header(part: str) -> dict[str, tuple[int, ...]]:
   """Returns the shapes of all weights in a file."""
   shapes = {}
+  with filesystem.reading(part):  # refuses a pointer of Git LFS
+    pass
   try:
-    with filesystem.reading(part):  # refuses a pointer of Git LFS
-      pass
     with extra.safetensors().safe_open(part, 'numpy') as stream:
       for name in stream.keys():  # noqa: SIM118  it is no mapping
         weight = stream.get_slice(name)
