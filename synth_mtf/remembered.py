@@ -19,7 +19,6 @@ import time
 from typing import Any
 
 from synth_mtf import atomic, filesystem
-from synth_mtf.errors import UserError
 
 # Their versions decide whether the answers of the package hold.
 _HOST = ('mesh-tensorflow', 't5', 'seqio-nightly', 'absl-py')
@@ -64,8 +63,9 @@ def ship(question: str, answer: Any) -> None:
 def load(path: atomic.Path) -> Any:
   """Returns the answer in a file, or None if it is missing or damaged."""
   try:
-    return json.loads(filesystem.text(str(path)) or 'null')
-  except (OSError, UserError, ValueError, RecursionError):
+    text = filesystem.text(str(path), filesystem.RECORDS_BYTES)
+    return json.loads(text or 'null')
+  except (OSError, ValueError, RecursionError):
     return None
 
 
@@ -96,7 +96,7 @@ def _shipped_path(question: str) -> pathlib.Path:
 
 @functools.cache
 def _version() -> str:
-  """Returns a digest of what answers depend on besides the question."""
+  """Returns a digest of what answers depend on in addition to the question."""
   digest = hashlib.sha256()
   for version in _versions('tensorflow').values():
     digest.update(version.encode())

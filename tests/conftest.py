@@ -35,7 +35,7 @@ from t5.models import mesh_transformer_main  # noqa: F401
 from synth_mtf import remembered
 from synth_mtf.cpu import padding
 from synth_mtf.results import standard_error
-from synth_mtf.run import outcome, output
+from synth_mtf.run import current, output
 from synth_mtf.tasks import cache_record, dialogue_metrics, vocabulary
 from tests import official_files
 
@@ -93,12 +93,10 @@ def _no_settings_of_other_tests(monkeypatch):
   _remove_settings(monkeypatch)
   folder = pathlib.Path(tempfile.mkdtemp())  # inside that of all tests
   monkeypatch.setattr(remembered, 'folder', lambda: folder)
-  monkeypatch.setattr(output, '_kept', [])  # it begins the process's next log
   random.seed(0)  # Mesh-TensorFlow and metrics draw from them
   np.random.seed(0)
   # seqio leaves it as it was when a data set failed.
   monkeypatch.setattr(seqio.utils, '_NEXT_MAP_SEED', None)
-  outcome.clear()
   # By path: the folders of tests that passed are removed, and their names used
   # again.
   vocabulary.load.cache_clear()
@@ -117,7 +115,10 @@ def _no_settings_of_other_tests(monkeypatch):
   logging.set_verbosity(_VERBOSITY)
   tf.logging.set_verbosity(tf.logging.ERROR)
   flags.FLAGS.unparse_flags()
-  with mock.patch.dict(os.environ):  # commands set some for their processes
+  with (
+    mock.patch.dict(os.environ),  # commands set some for their processes
+    current.begun(current.Run()),
+  ):
     yield
   output.end_wait()  # of a command that failed
   for number, handler in handlers.items():

@@ -17,6 +17,7 @@ import pytest
 import synth_mtf
 from synth_mtf.attention import loaded
 from synth_mtf.checkpoints import files, identity
+from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import vocabulary
 from tests import model
@@ -43,7 +44,7 @@ def write(folder, *bindings, variant='random_vanilla'):
     model.write(folder, variant, [*BINDINGS, most, *bindings])
   (folder / 'operative_config.gin').write_text(gin.config_str())
   gin.clear_config()
-  identity.record_vocabulary(vocabulary.load('bytes'), str(folder))
+  identity.record_vocabulary(vocabulary.load('bytes'), Folder(str(folder)))
   return folder
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from synth_mtf import atomic
 from synth_mtf.cli import arguments, data, loading
 from synth_mtf.errors import UserError
-from synth_mtf.run import output, process
+from synth_mtf.run import process
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,14 +70,6 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
     help='the number of examples of --task (default: %(default)s)',
   )
   data.add_arguments(parser)
-  parser.add_argument(
-    '--module_import',
-    action='append',
-    default=[],
-    metavar='MODULE',
-    help="a Python module that registers the run's task or --task, as for "
-    '`synth-mtf transformer`; it is run; may be repeated',
-  )
 
 
 def check_text(args: argparse.Namespace) -> None:
@@ -86,8 +78,8 @@ def check_text(args: argparse.Namespace) -> None:
     raise UserError(
       '--target needs --text; files and tasks have their own targets'
     )
-  if args.task and not args.module_import:
-    data.check_names([args.task])
+  if args.task:
+    data.check_names([args.task], args.module_import)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -100,9 +92,9 @@ def run(args: argparse.Namespace) -> None:
   runs.only(args.folder).checkpoint_at(args.step)
   atomic.check_replaceable(args.out, file.MARK)
   process.load()
-  from synth_mtf.attention import computation, opening
+  from synth_mtf.attention import computation
 
-  opening.import_modules(args.module_import)
+  data.import_modules(args)
   (attention,) = computation.look(
     args.folder, [args.step], functools.partial(chosen, args), args.vocabulary
   )
@@ -124,9 +116,9 @@ def look_at_each(
 
   The plugin is loaded.
   """
-  from synth_mtf.attention import computation, opening
+  from synth_mtf.attention import computation
 
-  opening.import_modules(args.module_import)
+  data.import_modules(args)
   attentions, missing = [], []
   for run in runs:
     try:

@@ -122,9 +122,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _hf_folder(path: str) -> str:
-  """Checks that a folder of Hugging Face's T5 has a configuration."""
+  """Checks that a local folder of Hugging Face's T5 has a configuration."""
   file = os.path.join(path, 'config.json')
-  if not os.path.isfile(file):
+  if not filesystem.is_bucket(path) and not os.path.isfile(file):
     raise UserError(
       f'{file} is missing; expected a folder of '
       "Hugging Face's T5, with config.json and model.safetensors"
@@ -186,11 +186,8 @@ def _keep(args: argparse.Namespace) -> None:
   loading.for_paths(args.path)
   from synth_mtf.checkpoints.folder import Folder
 
-  try:
-    if not filesystem.is_folder(args.path):
-      raise UserError(f'{args.path} is not a folder: give a model folder')
-  except OSError as error:  # a bucket without access
-    raise UserError(f'{args.path} cannot be read: {error}') from error
+  if not filesystem.is_folder(args.path):
+    raise UserError(f'{args.path} is not a folder: give a model folder')
   atomic.check_writable(args.path, 'the folder')
   if not Folder(args.path).latest():
     raise UserError(f'{args.path} holds no checkpoint.')
@@ -198,11 +195,8 @@ def _keep(args: argparse.Namespace) -> None:
   with _gin():
     from synth_mtf.run import model_dir
 
-    model_dir.lock(args.path)
-    try:
+    with model_dir.locked(args.path):
       _keep_in(args, best)
-    finally:
-      model_dir.unlock_all()
 
 
 def _keep_in(args: argparse.Namespace, names: Mapping[str, str]) -> None:
@@ -301,6 +295,7 @@ def _convert(args: argparse.Namespace) -> None:
 
 def _convert_opened(checkpoint: Any, args: argparse.Namespace) -> None:
   from synth_mtf.checkpoints import conversion, files, identity, original
+  from synth_mtf.checkpoints.folder import Folder
   from synth_mtf.core.context import data_is_packed
   from synth_mtf.host import foreign, gin_files, model
 
@@ -326,7 +321,7 @@ def _convert_opened(checkpoint: Any, args: argparse.Namespace) -> None:
     plan = conversion.Conversion(checkpoint, source, target, args.resize)
     values = plan.values
   path = files.write(args.folder, checkpoint.step, values)
-  identity.record_model(target.transformer, args.folder)
+  identity.record_model(target.transformer, Folder(args.folder))
   identity.copy_vocabulary(folder, args.folder)
   if not plan.exact:
     effect = (

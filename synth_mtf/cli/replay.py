@@ -24,6 +24,7 @@ def run(args: argparse.Namespace) -> None:
   process.load()
   with output.kept():
     main.prepare()
+  data.import_modules(args)
   from synth_mtf.run import origin
 
   given = os.environ.get(_DATA_DIR)

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from absl import logging
 
-from synth_mtf import remembered
-from synth_mtf.tasks.files import formats, storage
+from synth_mtf import filesystem, remembered
+from synth_mtf.tasks.files import formats
 
 # Short files have small parts, so that shuffling the parts mixes the rows. Long
 # files have larger parts, up to a size at which opening one is cheap compared
@@ -25,7 +25,7 @@ _LEAST_EXAMPLES = 16
 _MOST_EXAMPLES = 256
 _MANY_PARTS = 1024
 _FAULTS_SHOWN = 20
-_VERSION = 10
+_VERSION = 11
 
 
 class Part(NamedTuple):
@@ -88,8 +88,9 @@ def scan(
   index = FileIndex(reader, path, columns=columns)
   oddities = _Oddities(path, reader, header)
   num_rows = num_examples = in_part = 0
+  start = header.start + len(header.data)
   part_examples = _LEAST_EXAMPLES
-  rows = read(Part(reader, path, len(header.data), columns=columns))
+  rows = read(Part(reader, path, start, columns=columns))
   for record, items in itertools.islice(rows, limit):
     if not index.starts or in_part >= part_examples:
       if len(index.starts) >= _MANY_PARTS and part_examples < _MOST_EXAMPLES:
@@ -170,7 +171,7 @@ def of_files(
   digest = hashlib.sha256(f'{name}\n{limit}'.encode()).hexdigest()
   cache = os.path.join(folder, f'rows-{digest[:16]}.json')
   states = tuple(
-    _State(path, reader, storage.state(reader.files(path)))
+    _State(path, reader, filesystem.state(reader.files(path)))
     for path, reader in files.items()
   )
   return [*of_states(states, cache, limit)]

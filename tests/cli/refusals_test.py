@@ -120,9 +120,10 @@ CASES = [
     'checkpoint import --from=hf {hf} {new} --gin_file=sizes/tny.gin',
     "did you mean 'sizes/tiny.gin'",
   ),
-  ('cluster --hosts=a:1,b:1 --task=2', '--task=2: expected 0 to 1'),
-  ('cluster --hosts=a --task=0', "'a' is not of the form host:port"),
-  ('cluster --hosts=a:1,2 --task=0', "'2' is not of the form host:port"),
+  (
+    'cluster --hosts=a:1,b:1 --task=0 -- --model_dir=x',
+    'give the flags after -- to `synth-mtf transformer` on every machine',
+  ),
   ('cost --size=tny', "did you mean 'sizes/tiny.gin'"),
   ('table nosuch', 'nosuch does not exist; expected a model folder'),
   ('table {file}', 'is a file; expected a model folder'),
@@ -225,7 +226,7 @@ def test_the_program_notices_tensorflow(refused):
 
 def test_every_command_and_action_is_there():
   lines = [words.split() for words, _ in CASES]
-  assert {words[0] for words in lines} == {*cli.COMMANDS}
+  assert {words[0] for words in lines} == {*cli.COMMANDS, *cli.GONE}
   parser = argparse.ArgumentParser()
   checkpoint.add_arguments(parser)
   (known,) = [x.choices for x in parser._actions if x.choices]  # noqa: SLF001

@@ -210,7 +210,7 @@ def test_flags_or_the_environment_name_the_processes(monkeypatch):
 
 
 def test_a_process_without_others_grants_its_own_wish_once():
-  wish = hosts.Wish()
+  wish = hosts.Hosts().stop
   assert not wish.take()
   wish.ask()
   assert wish.take() and not wish.take()
