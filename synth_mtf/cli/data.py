@@ -16,8 +16,8 @@ _MOST_FILES = 4
 _MOST_LINES = 50  # of oddities and of faults
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds --data_dir, --vocabulary, --task_file and --module_import."""
+def add_settings(parser: argparse.ArgumentParser) -> None:
+  """Adds --data_dir, --vocabulary and --task_file."""
   parser.add_argument(
     '--data_dir',
     type=arguments.data_folder,
@@ -37,6 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     metavar='YAML',
     help='files that define tasks (default: $SYNTH_MTF_TASK_FILE)',
   )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags of `add_settings`, and --module_import."""
+  add_settings(parser)
   parser.add_argument(
     '--module_import',
     action='append',

@@ -83,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   every_stage = 'used in every stage; may be repeated'
   add('--gin_file', action='append', type=arguments.GinFile(), help=every_stage)
   add('--gin_param', action='append', help=every_stage)
-  data.add_arguments(parser)
+  data.add_settings(parser)
   parser.epilog = (
     'Without a data folder, the tasks are generated samples, and the text to '
     'pretrain on is the documentation of the installed packages. Without a '
