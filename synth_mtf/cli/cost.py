@@ -176,7 +176,10 @@ def _files(variant: str, args: argparse.Namespace) -> list[str]:
 
 
 def _bindings(args: argparse.Namespace) -> list[str]:
+  # The file of a run may require one, whose weights change no cost.
+  of_run = ['utils.run.init_checkpoint = None'] if args.gin_file else []
   return [
+    *of_run,
     # A decoder's tables need no more rows than the targets have tokens.
     f'encoder/Unitransformer.max_length = {args.inputs}',
     f'decoder/Unitransformer.max_length = {args.targets}',

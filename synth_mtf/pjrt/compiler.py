@@ -112,8 +112,12 @@ def compile_hlo(hlo: bytes, devices: Sequence[Any]) -> Any:
   Returns:
     JAX's executable.
   """
-  client = devices[0].client
-  module, options = _mlir(hlo), _options(devices)
+  return compile_mlir(mlir_of(hlo), devices)
+
+
+def compile_mlir(module: Any, devices: Sequence[Any]) -> Any:
+  """Compiles what `mlir_of` returns with a replica on each device."""
+  client, options = devices[0].client, _options(devices)
   if hasattr(client, 'compile_and_load'):  # since JAX 0.6
     listed = xla_client.DeviceList(tuple(devices))
     return client.compile_and_load(module, listed, options)
@@ -134,12 +138,12 @@ def compile_for_slice(hlo: bytes, cores: Sequence[Any]) -> Any:
   from jax._src.lib.mlir import ir
 
   with mlir.make_ir_context():
-    module = ir.Module.parse(_mlir(hlo))
+    module = ir.Module.parse(mlir_of(hlo))
   listed = xla_client.DeviceList(tuple(cores))
   return cores[0].client.compile(module, listed, _options(cores))
 
 
-def _mlir(hlo: bytes) -> Any:
+def mlir_of(hlo: bytes) -> Any:
   """Translates a serialized HloModule to what JAX's clients take."""
   return xla_client._xla.mlir.xla_computation_to_mlir_module(  # noqa: SLF001
     xla_client.XlaComputation(hlo)

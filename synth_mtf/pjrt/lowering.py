@@ -62,6 +62,14 @@ def updates(spec: Any) -> list[tf.Operation]:
   return [spec.train_op] if spec.mode == TRAIN else []
 
 
+def host_lowering(spec: Any) -> mtf.Lowering:
+  """Returns Mesh-TensorFlow's lowering, which the host hides in a hook."""
+  kinds = spec.training_hooks, spec.evaluation_hooks, spec.prediction_hooks
+  hooks = [hook for hooks in kinds for hook in hooks or ()]
+  (restore,) = [h for h in hooks if isinstance(h, mtf.MtfRestoreHook)]
+  return restore._lowering  # noqa: SLF001
+
+
 def build(
   model_fn: ModelFn,
   features: Features,

@@ -16,7 +16,6 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import mesh_tensorflow as mtf
 import numpy as np
 import t5.models.mesh_transformer  # noqa: F401 (registers gin names)
 import tensorflow.compat.v1 as tf
@@ -62,13 +61,9 @@ class Program:
   @property
   def duplication(self) -> float:
     """How often the mesh computes each product on average; 1 is ideal."""
-    spec = self.spec
-    kinds = spec.training_hooks, spec.evaluation_hooks, spec.prediction_hooks
-    hooks = [hook for hooks in kinds for hook in hooks or ()]
-    (hook,) = [h for h in hooks if isinstance(h, mtf.MtfRestoreHook)]
     total: collections.Counter[str] = collections.Counter()
-    # The host hides both.
-    for key, value in hook._lowering._counters:  # noqa: SLF001
+    lowered = lowering.host_lowering(self.spec)
+    for key, value in lowered._counters:  # noqa: SLF001  the host hides them
       total[key] += value
     return total['einsum'] / total['einsum_unique']
 
