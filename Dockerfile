@@ -1,4 +1,4 @@
-# synth_mtf on CPUs, or on GPUs through JAX:
+# synth_mtf on CPUs, or on GPUs through JAX (--device=gpu):
 #
 #   docker build --tag synth_mtf .
 #   docker build --tag synth_mtf:gpu --build-arg ACCELERATOR='jax[cuda12]' .

@@ -34,6 +34,8 @@ CONSTRAINTS := constraints$(if $(filter 2.20,$(TF)),-tf2.20).txt
 FOR_TPU := $(if $(TPU),requirements-tpu.txt)
 INSTALLED := $(VENV)/.installed
 BIN := $(VENV)/bin
+# uv installs packages, from the index that pip is set to.
+UV := $(BIN)/python .ci/uv
 
 .PHONY: demo test-fast test tpu-proof docs lint format constraints \
   benchmark env
@@ -64,8 +66,7 @@ docs: $(VENV_DOCS)/.installed
 
 $(VENV_DOCS)/.installed: docs/site/requirements.txt | env
 	$(BIN)/python -m venv --clear --without-pip $(VENV_DOCS)
-	$(BIN)/python -m pip --python $(VENV_DOCS)/bin/python install --quiet \
-	  --no-compile --requirement $<
+	$(UV) pip install --python $(VENV_DOCS)/bin/python --requirement $<
 	@touch $@
 
 lint: env
@@ -80,10 +81,9 @@ format: env
 
 # Resolves the versions that constraints.in leaves open, for every Python at once.
 # What stands in constraints*.txt is kept; UPGRADE=--upgrade takes the newest.
-RESOLVE = $(BIN)/uv pip compile --quiet --universal --no-annotate --all-extras \
+RESOLVE = $(UV) pip compile --quiet --universal --no-annotate --all-extras \
   $(UPGRADE) --custom-compile-command 'make constraints' setup.py
 constraints: env
-	$(BIN)/python -m pip install --quiet uv
 	$(RESOLVE) --python-version 3.10 --constraint constraints.in \
 	  --output-file constraints.txt
 	sed '/python_version [<=]/d; s/; python_version.*//' constraints.in \
@@ -99,18 +99,21 @@ benchmark: env
 env: $(INSTALLED)
 
 # Without ensurepip, which Debian packages separately, use the pip of $(PYTHON).
+# pip installs uv, and uv everything else.
 $(INSTALLED): setup.py $(CONSTRAINTS) $(FOR_TPU)
 	@python=$$(.ci/find_python '$(TF)' $(PYTHON)) && \
-	echo "Creating $(VENV) with $$python (once; two to four minutes)." && \
+	echo "Creating $(VENV) with $$python (once; one to three minutes)." && \
 	if [ -x $(BIN)/pip ]; then :; \
 	elif "$$python" -c 'import ensurepip' 2>/dev/null; then \
 	  "$$python" -m venv --clear $(VENV); \
 	else \
 	  "$$python" -m venv --clear --without-pip $(VENV) && \
 	  "$$python" -m pip --python $(BIN)/python install --quiet pip; \
-	fi && \
-	"$$python" .ci/install $(BIN)/python --no-compile \
+	fi
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --constraint $(CONSTRAINTS) uv
+	$(UV) pip install --python $(BIN)/python \
 	  --constraint $(CONSTRAINTS) --editable '.[dev]'
-	$(if $(TPU),$(BIN)/python .ci/install $(BIN)/python --no-compile \
-	  --force-reinstall --no-deps --requirement $(FOR_TPU))
+	$(if $(TPU),$(UV) pip install --python $(BIN)/python \
+	  --reinstall --no-deps --requirement $(FOR_TPU))
 	@touch $@

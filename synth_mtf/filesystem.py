@@ -6,6 +6,7 @@ longer than most commands.
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -105,10 +106,16 @@ def make_folder(path: str) -> None:
 
 
 def remove(path: str) -> None:
-  """Removes a file."""
+  """Removes a file, or a folder with all that is in it."""
+  is_tree = is_folder(path) and not os.path.islink(path)
   if is_bucket(path):
     with _as_os_errors() as gfile:
-      gfile.remove(path)
+      if is_tree:
+        gfile.rmtree(path)
+      else:
+        gfile.remove(path)
+  elif is_tree:
+    shutil.rmtree(path)
   else:
     os.remove(path)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import seqio
 import tensorflow.compat.v1 as tf
+from google.protobuf import message
 
 from synth_mtf import atomic
 from synth_mtf.errors import UserError
@@ -51,21 +52,58 @@ def write(
 
 def verify(path: str, shard: Shard) -> None:
   """Reads a file; a UserError says that it is not what was written."""
-  examples, digest = 0, new_digest()
-  problem = ''
+  found = fault(path, shard)
+  if found:
+    raise UserError(
+      f'{path} is damaged: it {found}. Remove the file, and give the same '
+      'command again to write it again.'
+    )
+
+
+def fault(path: str, shard: Shard) -> str:
+  """Reads a file, and returns how it differs from what was written, or ''."""
+  digest = new_digest()
+  examples, problem = _read(path, digest.update)
+  content = f'{examples:,} examples with the digest {digest.hexdigest()}'
+  written = f'{shard.examples:,} examples with the digest {shard.digest}'
+  if not problem and content == written:
+    return ''
+  return f'has {content}{problem}; {written} were written'
+
+
+def described(
+  path: str, output_features: Mapping[str, seqio.Feature]
+) -> tuple[Shard, str]:
+  """Returns what is in a file, and why no more of it can be read, or ''."""
+  statistics = _Statistics(output_features)
+
+  def add(record: bytes) -> None:
+    stored = tf.train.Example.FromString(record).features.feature
+    example = {}
+    for name in output_features:
+      if stored[name].HasField('int64_list'):
+        example[name] = np.array(stored[name].int64_list.value, np.int64)
+    statistics.add(example, record)
+
+  _, problem = _read(path, add)
+  return statistics.shard(size(path)), problem
+
+
+def _read(path: str, use: Callable[[bytes], None]) -> tuple[int, str]:
+  """Calls a function with each example.
+
+  Returns their number, and why no more of them can be read, or ''.
+  """
+  examples = 0
   try:
     for record in tf.python_io.tf_record_iterator(path):
       examples += 1
-      digest.update(record)
+      use(record)
   except tf.errors.OpError as error:
-    problem = f' ({error.message})'
-  content = f'{examples:,} examples with the digest {digest.hexdigest()}'
-  written = f'{shard.examples:,} examples with the digest {shard.digest}'
-  if problem or content != written:
-    raise UserError(
-      f'{path} is damaged: it has {content}{problem}; {written} were written. '
-      'Remove the file, and give the same command again to write it again.'
-    )
+    return examples, f' ({error.message})'
+  except message.DecodeError as error:
+    return examples, f' ({error})'
+  return examples, ''
 
 
 def features(dataset: tf.data.Dataset) -> dict[str, Any]:
@@ -150,7 +188,7 @@ class _Statistics:
     self._not_tokens = {}
     for name, feature in features.items():
       known = feature.vocabulary
-      self._not_tokens[name] = [known.eos_id, known.pad_id]
+      self._not_tokens[name] = {known.eos_id, known.pad_id} - {None}
 
   def add(self, example: Example, record: bytes) -> None:
     self.examples += 1
@@ -158,7 +196,9 @@ class _Statistics:
     for name, not_tokens in self._not_tokens.items():
       values = np.asarray(example.get(name, ''))
       if values.dtype.kind == 'i':
-        tokens = int(np.sum(~np.isin(values, not_tokens)))
+        tokens = values.size
+        for token in not_tokens:
+          tokens -= np.count_nonzero(values == token)
         self._tokens[name] = self._tokens.get(name, 0) + tokens
         self._max_tokens[name] = max(self._max_tokens.get(name, 0), tokens)
 

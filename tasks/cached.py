@@ -8,7 +8,7 @@ import seqio
 import tensorflow.compat.v1 as tf
 
 from synth_mtf.errors import UserError
-from synth_mtf.tasks import cache_record, data_settings
+from synth_mtf.tasks import cache_damage, cache_record, data_settings
 from synth_mtf.tasks.cache_record import COMPLETED, Record, Split
 from synth_mtf.tasks.caching import (
   definition_of,
@@ -30,8 +30,9 @@ def check(name: str, split: str) -> None:
 
   Raises:
     UserError: a task is not in a cache, its cache is half-written or lacks the
-      split or a file, or was written with another vocabulary, for another
-      definition of the task, or from other files.
+      split or a file, a file is not what was written, or it was written with
+      another vocabulary, for another definition of the task, or from other
+      files.
   """
   missing = []
   changed = []
@@ -42,9 +43,11 @@ def check(name: str, split: str) -> None:
       uncached.append(task.name)
       continue
     record = cache_record.read(folder)
-    if record is not None:  # seqio's own job leaves none
-      cache = f'the cache {folder}'
-      missing += [f'{cache} {x}' for x in _missing(folder, record, split)]
+    cache = f'the cache {folder}'
+    if record is None:  # seqio's own job leaves none
+      missing += [f'{cache} {x}' for x in _damage(task, folder, split)]
+    else:
+      missing += [f'{cache} {x}' for x in _missing(task, folder, record, split)]
       changed += [f'{cache} {x}' for x in _changed(task, record, split)]
   faults = missing + changed
   if changed:
@@ -72,9 +75,13 @@ def _folder(task: seqio.Task) -> str | None:
   return None
 
 
-def _missing(folder: str, record: Record, split: str) -> list[str]:
+def _missing(
+  task: seqio.Task, folder: str, record: Record, split: str
+) -> list[str]:
   """Returns what a cache lacks of a split that a run reads."""
-  same_command = shlex.join(['synth-mtf', *record.command])
+  same_command = _same_command(task, folder, record)
+  if record.task != task.name:
+    return [f'is that of the task {record.task}, copied or renamed: remove it']
   cached = record.splits.get(split)
   is_begun = cached and not cached.is_complete
   if is_begun or not cache_record.is_completed(folder):
@@ -93,15 +100,36 @@ def _missing(folder: str, record: Record, split: str) -> list[str]:
       f'has no {split!r}, which the task has; it was written by\n'
       f'{same_command}\nwhich adds it with --split={split}'
     ]
-  paths = [
-    cache_record.shard_path(folder, split, number, cached.num_shards)
-    for number in range(cached.num_shards)
-  ]
-  names = {os.path.basename(path) for path in paths}
-  lost = sorted(names.difference(cache_record.listed(folder)))
-  if not lost:
+  if not any(shard.examples for shard in cached.shards.values()):
+    return [f'has no example of {split!r}: the task leaves all its rows out']
+  faults = cache_damage.of_recorded(folder, split, cached)
+  if not faults:
     return []
-  return [f'has lost {", ".join(lost)}; {same_command} writes it again']
+  return [
+    f'is damaged: {"; ".join(faults)}. Remove what is damaged, and this '
+    f'command writes it again:\n{same_command}'
+  ]
+
+
+def _damage(task: seqio.Task, folder: str, split: str) -> list[str]:
+  """Returns the damage to a cache of seqio's own job, which has no record."""
+  if cache_damage.is_absent(folder, split) and split not in task.splits:
+    return []
+  faults = cache_damage.of_unrecorded(folder, split, task)
+  if not faults:
+    return []
+  return [
+    f'is damaged: {"; ".join(faults)}. Copy it again, or write another one.'
+  ]
+
+
+def _same_command(task: seqio.Task, folder: str, record: Record) -> str:
+  """Returns the command that wrote a cache, for where the cache is now."""
+  cache_dir = folder.removesuffix(seqio.get_task_dir_from_name(task.name))
+  words = ['synth-mtf', *record.command]
+  if cache_dir.rstrip('/') not in ' '.join(words):
+    words.append(f'--out={cache_dir.rstrip("/")}')  # the last one counts
+  return shlex.join(words)
 
 
 def _changed(task: seqio.Task, record: Record, split: str) -> list[str]:

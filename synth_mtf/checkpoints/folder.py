@@ -7,7 +7,6 @@ unreadable pointer. Here, names are literal and such a pointer is an error.
 
 import os
 import re
-import shutil
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,7 +50,7 @@ def step_of(path: str) -> int:
   return int(step)
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
   """Joins names; of many, the last ones."""
   earlier = len(names) - _MOST_LISTED
   if earlier <= 0:
@@ -109,32 +108,43 @@ class Folder:
       )
     else:
       return None
-    advice = self._how_to_resume(self.checkpoints)
+    advice = self.how_to_resume(self.checkpoints)
     raise UserError(f'{fault}{self.summary()} {advice}')
 
   def summary(self) -> str:
     """Returns a sentence that lists the checkpoints, or '' without any."""
     if not self.checkpoints:
       return ''
-    return f' {self.path} holds {_listed(self.checkpoints)}.'
+    return f' {self.path} holds {listed(self.checkpoints)}.'
 
   def damage(self) -> str | None:
     """Returns which checkpoints are damaged, and how to resume; None if none.
 
     Reads them all.
     """
-    complete, damaged = [], []
-    for name in self.checkpoints:
-      if is_complete(os.path.join(self.path, name)):
-        complete.append(name)
-      else:
-        damaged.append(name)
+    damaged = self.damaged(self.checkpoints)
     if not damaged:
       return None
+    complete = [name for name in self.checkpoints if name not in damaged]
     return (
-      f'damaged in {self.path}: {_listed(damaged)} (truncated or altered). '
-      f'Complete: {_listed(complete) or "none"}. '
-      + self._how_to_resume(complete)
+      f'damaged in {self.path}: {listed(damaged)} (truncated or altered). '
+      f'Complete: {listed(complete) or "none"}. ' + self.how_to_resume(complete)
+    )
+
+  def damaged(self, names: Sequence[str]) -> list[str]:
+    """Returns those of some checkpoints of which a value cannot be read."""
+    return [
+      name for name in names if not is_complete(os.path.join(self.path, name))
+    ]
+
+  def how_to_resume(self, names: Sequence[str]) -> str:
+    """Returns what to do to resume from the last of some checkpoints."""
+    if not names:
+      return 'Choose another folder.'
+    line = _LINE % names[-1]
+    return (
+      f'To resume from {names[-1]}, write the line `{line}` into '
+      f'{self._pointer}.'
     )
 
   def clear(self) -> list[str]:
@@ -153,17 +163,14 @@ class Folder:
         if not is_kept or 'temp' in file:
           removed.append(file)
     for file in removed:
-      path = os.path.join(self.path, file)
-      if os.path.isdir(path):
-        shutil.rmtree(path)
-      else:
-        os.remove(path)
+      filesystem.remove(os.path.join(self.path, file))
     return removed
 
   def remove(self, name: str) -> int:
     """Removes a checkpoint, and returns how many bytes its files had."""
     files = [os.path.join(self.path, file) for file in self._files[name]]
-    size = sum(map(filesystem.size, files))
+    present = filter(filesystem.exists, files)  # without links to nothing
+    size = sum(map(filesystem.size, present))
     # Without an index, what is left after a kill counts as unfinished.
     for file in sorted(files, key=lambda file: not file.endswith('.index')):
       filesystem.remove(file)
@@ -222,15 +229,6 @@ class Folder:
     parent, name = os.path.split(path)
     is_here = os.path.realpath(parent) == os.path.realpath(self.path)
     return is_here and _NAME.fullmatch(name) is not None
-
-  def _how_to_resume(self, names: Sequence[str]) -> str:
-    if not names:
-      return 'Choose another folder.'
-    line = _LINE % names[-1]
-    return (
-      f'To resume from {names[-1]}, write the line `{line}` into '
-      f'{self._pointer}.'
-    )
 
 
 def _list(folder: str) -> dict[str, list[str]]:

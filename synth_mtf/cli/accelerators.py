@@ -13,13 +13,11 @@ import sys
 from collections.abc import Iterator
 
 from synth_mtf.cli.findings import Finding, counted
-from synth_mtf.host import tpu_runtime
+from synth_mtf.host import jax_support, tpu_runtime, xla_flags
 
 _INSTALL = f'{tpu_runtime.INSTALL} (docs/tpu.md)'
 _SECONDS = 60  # for JAX to list its devices, or for a server to answer
 _WORKER = ('localhost', 8470)  # of a TPU slice: start_grpc_tpu_worker
-# The packages of JAX's support, by kind of device.
-_EXTRAS = {'tpu': 'tpu', 'gpu': 'cuda12'}
 # Prints the devices that JAX uses by default and then, if it has none of the
 # given kind, the reason.
 _LIST_DEVICES = """
@@ -110,6 +108,10 @@ def jax_devices() -> Iterator[Finding]:
     name = f'JAX {importlib.metadata.version("jax")}'
   except importlib.metadata.PackageNotFoundError:
     return  # seqio brings it, and is reported
+  fault = xla_flags.fault()
+  if fault:
+    yield Finding('FAULT', *fault.split('\n', 1))
+    return
   wanted = 'cpu'
   if tpu_runtime.chips():
     wanted = 'tpu'
@@ -136,7 +138,9 @@ def jax_devices() -> Iterator[Finding]:
     fix = f'for --device={wanted}: '
     if tpu_runtime.package() == 'tensorflow-tpu':
       fix += 'in another environment, as this libtpu is for TensorFlow, '
-    fix += tpu_runtime.jax_install(_EXTRAS[wanted])
+      fix += jax_support.install(wanted)
+    else:
+      fix += jax_support.advice(wanted)
     yield Finding('note', f'{name} finds no {wanted}: {lines[1]}', fix)
 
 

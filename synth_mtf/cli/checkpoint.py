@@ -175,13 +175,13 @@ def _keep(args: argparse.Namespace) -> None:
 
 def _keep_in(args: argparse.Namespace) -> None:
   """Keeps checkpoints in a folder that is locked."""
-  from synth_mtf.checkpoints.folder import Folder, step_of
+  from synth_mtf.checkpoints import keeping
+  from synth_mtf.checkpoints.folder import Folder
 
   folder = Folder(args.path)
-  last = os.path.basename(folder.latest() or '')
-  if not last:
+  if not folder.latest():
     raise UserError(f'{args.path} holds no checkpoint.')
-  reasons = {last: ['last']}
+  best: dict[str, list[str]] = {}
   for column in args.best:
     name = _best(args.path, column)
     if name not in folder.checkpoints:
@@ -189,20 +189,23 @@ def _keep_in(args: argparse.Namespace) -> None:
         f'--best={column}: {name} is the best, but {args.path} does not hold '
         f'it any more.{folder.summary()} Nothing was removed.'
       )
-    reasons.setdefault(name, []).append(f'best {column}')
-  for name in sorted(reasons, key=step_of):
-    print(f'keep    {name} ({", ".join(reasons[name])})')
-  others = [name for name in folder.checkpoints if name not in reasons]
+    best.setdefault(name, []).append(f'best {column}')
+  choice = keeping.Choice(folder, best)
+  for name, reasons in choice.kept.items():
+    print(f'keep    {name} ({", ".join(reasons)})')
+  for name in choice.left_alone:
+    print(f'leave   {name} (unfinished)')
   if args.dry_run:
-    for name in others:
+    for name in choice.removed:
       print(f'remove  {name}')
     return
-  folder.point_at(last)  # T5's list of checkpoints would name removed ones
+  choice.check_unchanged()
+  folder.point_at(choice.last)  # T5's list would name removed checkpoints
   size = 0
-  for name in others:
+  for name in choice.removed:
     size += folder.remove(name)
     print(f'removed {name}')
-  print(f'{len(others)} checkpoints removed, {size / 1e6:,.0f} MB.')
+  print(f'{len(choice.removed)} checkpoints removed, {size / 1e6:,.0f} MB.')
 
 
 def _best(path: str, column: str) -> str:

@@ -190,8 +190,10 @@ def _bindings(args: argparse.Namespace) -> list[str]:
 def _print_fit(args: argparse.Namespace) -> None:
   """Prints what a training step does and takes on each core, by variant."""
   process.load()
+  from synth_mtf.host import xla_flags
   from synth_mtf.pjrt import compiler, devices, fitting
 
+  xla_flags.check()
   name = _ALIASES.get(args.device, args.device)
   if name in compiler.SLICES:
     fitting.check_compiler()

@@ -122,6 +122,7 @@ def _devices() -> Iterator[Finding]:
     yield Finding(
       'note',
       'there is an NVIDIA driver, but TensorFlow sees no GPU',
+      'use --device=gpu, which does not need it. For utils.run.mesh_devices: '
       f'this TensorFlow was built for CUDA {cuda}; TensorFlow 2.12 needs CUDA '
       '11.8 and cuDNN 8.6 on the machine, and pip installs what 2.20 needs: '
       "pip install 'tensorflow[and-cuda]==2.20.0'",

@@ -24,11 +24,6 @@ from synth_mtf.errors import UserError
 # Installs TensorFlow for TPUs, and a libtpu that it can be imported with.
 INSTALL = 'make env TPU=1'
 _LIBTPU = 'pip install libtpu==0.0.21'
-# The first JAX whose libtpu is on the package index; earlier ones look here.
-_LIBTPU_ON_INDEX = (0, 5, 1)
-_LIBTPU_RELEASES = (
-  'https://storage.googleapis.com/jax-releases/libtpu_releases.html'
-)
 LOCK = '/tmp/libtpu_lockfile'  # noqa: S108 (libtpu's own)
 
 # TensorFlow looks up some 200 functions. Of those, libtpu 0.0.33 renamed the
@@ -229,18 +224,6 @@ def lock_owner(path: str = LOCK) -> str | None:
   if not file.exists() or os.access(path, os.R_OK | os.W_OK):
     return None
   return file.owner()
-
-
-def jax_install(kind: str) -> str:
-  """Returns the command that installs JAX's support of TPUs or GPUs."""
-  version = _version('jax')
-  if version is None:
-    return f'pip install "jax[{kind}]"'
-  command = f'pip install "jax[{kind}]=={version}"'
-  numbers = tuple(int(n) for n in re.findall(r'\d+', version)[:3])
-  if kind == 'tpu' and numbers < _LIBTPU_ON_INDEX:
-    return f'{command} -f {_LIBTPU_RELEASES}'
-  return command
 
 
 def _distribution(name: str) -> importlib.metadata.Distribution | None:

@@ -10,11 +10,11 @@ import mesh_tensorflow as mtf
 from absl import logging
 
 from synth_mtf.errors import UserError
-from synth_mtf.host import tpu_runtime
+from synth_mtf.host import jax_support, tpu_runtime
 from synth_mtf.pjrt import hosts
 
-# The extra of JAX's package that brings its support of a device.
-_EXTRAS = {'gpu': 'cuda12', 'tpu': 'tpu'}
+# What JAX adds to its errors, which is advice for programs of other kinds.
+_ADVICE_OF_JAX = re.compile(r' \((?:set JAX_PLATFORMS|you may need).*?\)')
 _chosen: list[jax.Device] = []
 
 
@@ -34,23 +34,37 @@ def check_tensorflow(setting: str) -> None:
 
 def find(kind: str) -> list[jax.Device]:
   """Returns all devices of a kind; call it before JAX runs anything."""
-  jax.config.update('jax_platforms', kind)
   jax.config.update('jax_enable_x64', True)  # steps are counted in int64
-  try:
-    devices = jax.devices(kind)
-  except RuntimeError as error:
-    if re.search('in use|busy|held by', str(error)):
-      raise UserError(
-        f'--device={kind}: another process has the devices: {error}\n'
-        'A device serves one process: wait for the other one, or end it.'
-      ) from error
-    raise UserError(
-      f'--device={kind}: JAX {jax.__version__} finds none: {error}\n'
-      'Its support is a package of its own: '
-      f'{tpu_runtime.jax_install(_EXTRAS[kind])}'
-    ) from error
-  hosts.check_devices(devices)
-  return devices
+  errors = []
+  for platform in jax_support.platforms(kind):
+    try:
+      jax.config.update('jax_platforms', platform)
+      devices = jax.devices(platform)
+    except (RuntimeError, AssertionError) as error:  # by its release
+      errors.append(error)
+    else:
+      hosts.check_devices(devices)
+      return devices
+  raise _not_found(kind, str(errors[0])) from errors[0]
+
+
+def _not_found(kind: str, reason: str) -> UserError:
+  """Returns the error for devices that JAX does not find.
+
+  Args:
+    kind: of the devices.
+    reason: what JAX says, which may be nothing.
+  """
+  reason = _ADVICE_OF_JAX.sub('', reason).rstrip(' :')
+  if re.search('in use|busy|held by', reason):
+    return UserError(
+      f'--device={kind}: another process has the devices: {reason}\n'
+      'A device serves one process: wait for the other one, or end it.'
+    )
+  found = f'JAX {jax.__version__} finds none'
+  if reason:
+    found += f': {reason}'
+  return UserError(f'--device={kind}: {found}\n{jax_support.advice(kind)}')
 
 
 @contextlib.contextmanager
@@ -70,10 +84,7 @@ def chosen() -> list[jax.Device]:
 
 def check_run(mesh: mtf.Shape, mode: str) -> None:
   """Refuses a mesh that does not fit the chosen devices, and exports."""
-  if mode.startswith('export'):
-    raise UserError(
-      f'mode {mode!r} writes a model for TensorFlow: run it without --device.'
-    )
+  check_mode(mode)
   _say_what_has_no_effect()
   if hosts.count() > 1 and mode != 'train':
     raise UserError(
@@ -100,6 +111,14 @@ def check_run(mesh: mtf.Shape, mode: str) -> None:
       f'XLA_FLAGS=--xla_force_host_platform_device_count={mesh.size}.'
     )
   raise UserError(message)
+
+
+def check_mode(mode: str) -> None:
+  """Refuses exports: the program of a device is of no use to TensorFlow."""
+  if mode.startswith('export'):
+    raise UserError(
+      f'mode {mode!r} writes a model for TensorFlow: run it without --device.'
+    )
 
 
 def _say_what_has_no_effect() -> None:

@@ -128,7 +128,7 @@ def _training_start(run: RunConfig) -> tuple[str | None, bool]:
   Returns the checkpoint to read, and whether the run is new or resumes.
   """
   atomic.check_writable(run.model_dir)
-  model_dir.lock(run.model_dir)
+  model_dir.lock_to_train(run.model_dir)
   folder = Folder(run.model_dir)
   latest = folder.latest()
   if latest:

@@ -13,7 +13,7 @@ import tensorflow.compat.v1 as tf
 from absl import flags
 
 from synth_mtf.errors import UserError
-from synth_mtf.host import gin_files
+from synth_mtf.host import gin_files, xla_flags
 from synth_mtf.pjrt import devices, hosts
 from synth_mtf.run import checks
 
@@ -65,6 +65,7 @@ def joined(kind: str, model_dir: str, *of_hosts: Any) -> Iterator[str]:
       'without `synth-mtf cluster`, and without TF_CONFIG in the environment.'
     )
   devices.check_tensorflow(f'a run on each {kind.upper()} that JAX finds')
+  xla_flags.check()
   with (
     hosts.joined(kind, hosts.address(*of_hosts)),
     hosts.folder(model_dir) as folder,

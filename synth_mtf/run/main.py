@@ -209,8 +209,11 @@ def on_hosts(values: Any) -> Iterator[str]:
       )
     yield values.model_dir
     return
+  from synth_mtf.pjrt import devices
   from synth_mtf.run import device
 
+  if values.use_model_api:  # it does not pass through `utils.run`
+    devices.check_mode(values.mode or '')
   device.check_not_on_tpu(f'--device={values.device}', values.tpu)
   with device.joined(values.device, values.model_dir, *of_hosts) as folder:
     yield folder

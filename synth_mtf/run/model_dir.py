@@ -84,15 +84,29 @@ def _check_kind(path: str, kind: str, is_it: Callable[[str], bool]) -> None:
     raise UserError(f'{path} is no {kind}, which a run writes there: move it')
 
 
-def lock(model_dir: str) -> None:
-  """Locks a folder for training until `unlock_all` or the end of this process.
+def lock_to_train(model_dir: str) -> None:
+  """Locks a folder, and removes what a killed run left of a save.
 
-  Also removes what a killed run left of a save.
-  Does nothing for a bucket or on a drive without locks.
+  Without a lock, somebody else may be saving, and nothing is removed.
+  """
+  if not lock(model_dir):
+    return
+  removed = Folder(model_dir).clear()
+  if removed:
+    logging.warning(
+      'removed what an interrupted save left: %s', ', '.join(removed)
+    )
+
+
+def lock(model_dir: str) -> bool:
+  """Locks a folder until `unlock_all` or the end of this process.
+
+  Returns whether this call has locked it: it does nothing for a bucket, on a
+  drive without locks, or if this process holds the lock.
   """
   path = _lock_path(model_dir)
   if '://' in model_dir or path in _held:
-    return
+    return False
   paths.check_written_entries(model_dir)
   descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
   try:
@@ -107,17 +121,13 @@ def lock(model_dir: str) -> None:
     ) from None
   except OSError:  # the drive does not support locks
     os.close(descriptor)
-    return
+    return False
   _held[path] = descriptor
   with atomic.errors_named(path):
     os.ftruncate(descriptor, 0)
     holder = f'process {os.getpid()} on {platform.node()}\n'
     os.write(descriptor, holder.encode())
-  removed = Folder(model_dir).clear()
-  if removed:
-    logging.warning(
-      'removed what an interrupted save left: %s', ', '.join(removed)
-    )
+  return True
 
 
 def require_unlocked(folder: str) -> None:

@@ -12,21 +12,7 @@ from synth_mtf.checkpoints.folder import Folder, is_complete, step_of
 from synth_mtf.errors import UserError
 from synth_mtf.host import events
 from synth_mtf.results import runs
-
-
-def save(folder, *steps):
-  folder.mkdir(exist_ok=True)
-  for step in steps:
-    with tf.Graph().as_default(), tf.Session() as session:
-      tf.get_variable('q', [3, 7])
-      session.run(tf.global_variables_initializer())
-      tf.train.Saver().save(session, str(folder / 'model.ckpt'), step)
-
-
-def damage(folder, *steps):
-  for step in steps:
-    (data,) = folder.glob(f'model.ckpt-{step}.data*')
-    data.write_bytes(data.read_bytes()[:3])
+from tests.checkpoints.saved import damage, save
 
 
 @pytest.mark.parametrize('pointer', [None, b'', b'\xff\xfe', b'nonsense'])

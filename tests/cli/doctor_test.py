@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from synth_mtf.cli import accelerators
 from synth_mtf.errors import UserError
-from synth_mtf.host import tpu_runtime
+from synth_mtf.host import jax_support, tpu_runtime
 from tests.cli.command import run
 from tests.conftest import CHECKOUT
 from tests.host import made_packages
@@ -29,11 +29,11 @@ def doctor(data_dir, vocabulary='bytes'):
   return run('doctor', *words)[:2]
 
 
-def jax_install(kind):
+def jax_advice(kind):
   """Returns what `doctor` says of JAX's support."""
-  command = tpu_runtime.jax_install(kind)
   if tpu_runtime.package() != 'tensorflow-tpu':
-    return command
+    return jax_support.advice(kind)
+  command = jax_support.install(kind)
   return f'in another environment, as this libtpu is for TensorFlow, {command}'
 
 
@@ -98,7 +98,15 @@ def test_a_gpu_that_tensorflow_does_not_see(monkeypatch, tmp_path):
   assert 'note   there is an NVIDIA driver, but TensorFlow sees no ' in report
   assert "pip install 'tensorflow[and-cuda]==2.20.0'\n" in report
   assert f'note   JAX {JAX} finds no gpu: ' in report
-  assert f'for --device=gpu: {jax_install("cuda12")}\n' in report
+  assert f'for --device=gpu: {jax_advice("gpu")}\n' in report
+
+
+@pytest.mark.slow  # a process of its own
+def test_flags_that_xla_does_not_know(monkeypatch):
+  monkeypatch.setenv('XLA_FLAGS', '--xla_gpu_no_such_flag=true')
+  report = reported(accelerators.jax_devices)
+  assert report.startswith(f'FAULT JAX {JAX} does not take the environment ')
+  assert 'in XLA_FLAGS: --xla_gpu_no_such_flag=true ' in report
 
 
 @pytest.mark.slow  # a process of its own
@@ -150,7 +158,7 @@ class TestATpuVm:
       '--tpu=local (TensorFlow)\n'
     ) in report
     assert f'note   JAX {JAX} finds no tpu: ' in report
-    assert f'for --device=tpu: {jax_install("tpu")}\n' in report
+    assert f'for --device=tpu: {jax_advice("tpu")}\n' in report
     if tpu_runtime.package() == 'tensorflow':
       assert (
         f'note   TensorFlow {tf.__version__} was built without a TPU runtime\n'

@@ -120,26 +120,6 @@ def test_nothing_is_installed(packages):
   assert tpu_runtime.package() is None
   assert not tpu_runtime.are_mixed()
   assert tpu_runtime.libtpu() is None
-  assert tpu_runtime.jax_install('tpu') == 'pip install "jax[tpu]"'
-
-
-@pytest.mark.parametrize(
-  ('kind', 'version', 'links'),
-  [
-    ('tpu', '0.12.0.1', ''),
-    ('tpu', '0.5.1', ''),
-    (
-      'tpu',
-      '0.4.30',
-      ' -f https://storage.googleapis.com/jax-releases/libtpu_releases.html',
-    ),
-    ('cuda12', '0.4.30', ''),
-  ],
-)
-def test_the_command_that_installs_jax(packages, kind, version, links):
-  made_packages.describe(packages, 'jax', version)
-  command = f'pip install "jax[{kind}]=={version}"{links}'
-  assert tpu_runtime.jax_install(kind) == command
 
 
 def add_device(root, address, vendor, device):

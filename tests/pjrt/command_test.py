@@ -290,6 +290,8 @@ def test_a_loss_that_is_not_finite_ends_the_run(run, trained, tmp_path):
       '(?s)2 cores, but JAX finds 1 devices.*device_count=2',
     ),
     (['--gin_param=utils.run.mode = "export"'], 'run it without --device'),
+    (['--use_model_api', '--mode=export_predict'], 'run it without --device'),
+    (['--use_model_api', '--mode=export_score'], 'run it without --device'),
   ],
 )
 def test_a_run_that_does_not_fit_is_refused(run, tmp_path, more, match):
@@ -343,14 +345,24 @@ def test_a_tensorflow_for_tpus_is_refused(run, tmp_path, monkeypatch):
       'The TPU is already in use by process with pid 4.',
       '(?s)pid 4.*wait for the other one',
     ),
+    (
+      'tpu',
+      'Internal error when accessing libtpu multi-process lockfile. (set '
+      "JAX_PLATFORMS='' to automatically choose an available backend)",
+      f'lockfile.\n.*{tpu_runtime.LOCK} belongs to ann.*sudo rm',
+    ),
   ],
 )
 def test_devices_that_are_not_found_have_a_reason(
-  monkeypatch, kind, fault, match
+  monkeypatch, tmp_path, kind, fault, match
 ):
   def none(kind):
     raise RuntimeError(fault)
 
+  library = tmp_path / 'libtpu.so'
+  library.touch()
+  monkeypatch.setenv('TPU_LIBRARY_PATH', str(library))
+  monkeypatch.setattr(tpu_runtime, 'lock_owner', lambda: 'ann')
   monkeypatch.setattr(jax, 'devices', none)
   monkeypatch.setattr(jax.config, 'update', lambda *_: None)
   with pytest.raises(UserError, match=match):

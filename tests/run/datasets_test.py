@@ -6,11 +6,13 @@ host of a TPU that --tpu names.
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
 
 import pytest
+import tensorflow.compat.v1 as tf
 
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
@@ -150,6 +152,23 @@ def test_what_a_run_says_of_its_cache(run, data_dir, tmp_path):
     run(tmp_path / 'run', *TRAIN, f'--data_dir={data_dir}', use)
   with caches.used(), pytest.raises(UserError, match='not in the cache /no'):
     run(tmp_path / 'run', *TRAIN, '--cache_dir=/no')
+
+
+def test_a_damaged_cache_is_refused(run, cache, tmp_path):
+  """A file that was cut off between two examples."""
+  copy = tmp_path / 'cache'
+  shutil.copytree(cache, copy)
+  (path,) = (copy / 'nli').glob('train.tfrecord*')
+  first = next(tf.python_io.tf_record_iterator(str(path)))
+  with tf.io.TFRecordWriter(str(path)) as writer:
+    writer.write(first)
+  folder = tmp_path / 'run'
+  with (
+    caches.used(),
+    pytest.raises(UserError, match=f'nli is damaged: {path.name} has'),
+  ):
+    run(folder, *TRAIN, f'--cache_dir={copy}')
+  assert not folder.exists()
 
 
 @pytest.mark.slow  # trains

@@ -148,9 +148,9 @@ def test_only_the_holder_of_the_lock_clears(tmp_path):
   with open(tmp_path / model_dir.LOCK, 'w') as other:
     fcntl.flock(other, fcntl.LOCK_EX)
     with pytest.raises(UserError, match='another run'):
-      model_dir.lock(str(tmp_path))
+      model_dir.lock_to_train(str(tmp_path))
   assert left.exists()
-  model_dir.lock(str(tmp_path))
+  model_dir.lock_to_train(str(tmp_path))
   assert not left.exists()
 
 

@@ -215,7 +215,7 @@ class TestOneThatDoesNotFit:
     (path,) = (out / 'nli').glob('train.tfrecord*')
     content = path.read_bytes()
     path.unlink()
-    self.refused('nli has lost train.tfrecord-00000-of-00001')
+    self.refused('nli is damaged: train.tfrecord-00000-of-00001 is missing')
     assert cache(out, '--split=train', '--verify')[0] == 0
     assert path.read_bytes() == content
     path.write_bytes(content[:40] + b'x' + content[41:])

@@ -16,6 +16,7 @@ import tensorflow.compat.v1 as tf
 from synth_mtf import tasks
 from synth_mtf.cli.data import print_odd
 from synth_mtf.errors import UserError
+from synth_mtf.tasks import cached
 from synth_mtf.tasks.files import index, source, storage
 from synth_mtf.tasks.glue import GlueReader
 from tests.cli import command
@@ -269,10 +270,11 @@ def test_cache_job_of_seqio(some_data, tmp_path, monkeypatch):
   before = seqio.get_global_cache_dirs()
   seqio.add_global_cache_dirs([str(tmp_path)])
   try:
-    cached, direct = (_tokens(name, use_cached) for use_cached in (True, False))
+    cached.check(name, 'train')
+    stored, direct = (_tokens(name, use_cached) for use_cached in (True, False))
   finally:
     seqio.set_global_cache_dirs(before)
-  assert cached == direct
+  assert stored == direct
   ours = tmp_path / 'ours'
   words = 'cache', f'--task={name}', '--vocabulary=bytes', f'--out={ours}'
   assert command.run(*words)[0] == 0

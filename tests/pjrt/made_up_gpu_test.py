@@ -1,0 +1,108 @@
+"""`synth-mtf transformer --device=gpu` on a machine with a made-up GPU."""
+
+import importlib.metadata
+import os
+import pathlib
+import re
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from synth_mtf.host import events
+from tests import official_files
+from tests.cli import t5_main
+from tests.conftest import CHECKOUT
+from tests.host import made_packages
+from tests.pjrt import made_up_gpu
+from tests.run.process_test import MAIN, as_command
+
+pytestmark = [pytest.mark.slow, pytest.mark.xla]  # processes that train
+
+PACKAGE = 'jax-cuda12-plugin'
+
+
+@pytest.fixture
+def packages(tmp_path):
+  """A folder with the plugin, for PYTHONPATH."""
+  folder = tmp_path / 'packages'
+  plugins = folder / 'jax_plugins'
+  plugins.mkdir(parents=True)
+  shutil.copy(pathlib.Path(made_up_gpu.__file__), plugins / 'made_up_gpu.py')
+  return folder
+
+
+@pytest.fixture
+def run(tmp_path):
+  """Runs the command in a process that finds these packages."""
+  data = official_files.write_text(tmp_path / 'data')
+
+  def command(packages, *more, **variables):
+    paths = CHECKOUT, packages, os.environ.get('PYTHONPATH', '')
+    return as_command(
+      tmp_path,
+      MAIN,
+      'transformer',
+      f'--model_dir={tmp_path / "run"}',
+      f'--data_dir={data}',
+      '--vocabulary=bytes',
+      *t5_main.REPEATABLE,
+      '--gin_param=utils.run.batch_size = 2',
+      '--gin_param=utils.run.train_steps = 3',
+      *more,
+      PYTHONPATH=':'.join(map(str, paths)),
+      PYTHONHASHSEED='0',
+      **variables,
+    )
+
+  return command
+
+
+@pytest.mark.parametrize('how', ['--device=gpu', '--gin_file=runs/devices.gin'])
+def test_it_trains(run, packages, tmp_path, how):
+  done = run(packages, how)
+  assert done.returncode == 0, done.stderr
+  assert (tmp_path / 'run/model.ckpt-3.index').exists()
+  losses = events.read(str(tmp_path / 'run'))['loss']
+  assert {1, 3} <= losses.keys()
+  assert np.isfinite(list(losses.values())).all()
+
+
+def test_its_step_is_counted(packages, tmp_path):
+  """JAX then finds no CPU."""
+  done = as_command(
+    tmp_path,
+    MAIN,
+    *('cost', '--device=gpu', '--size=tiny', '--variants=random'),
+    *('--inputs=16', '--targets=8', '--batch_size=8'),
+    '--gin_param=num_layers = 1',
+    PYTHONPATH=f'{CHECKOUT}:{packages}',
+  )
+  assert done.returncode == 0, done.stderr
+  title, _, row = done.stdout.splitlines()
+  assert 'on gpu (batch:1' in title
+  assert re.fullmatch(r'random +\d\.\d( +\d\.\d\d){4} +\? +yes', row)
+
+
+def test_without_a_plugin(run, tmp_path):
+  done = run(tmp_path, '--device=gpu')
+  assert done.returncode == 2
+  assert f'--device=gpu: JAX {jax.__version__} finds none' in done.stderr
+  command = f'pip install "jax[cuda12]=={jax.__version__}"'
+  assert f'GPUs is not installed: {command}\n' in done.stderr
+  assert 'JAX_PLATFORMS' not in done.stderr
+  assert not (tmp_path / 'run').exists()
+
+
+def test_a_gpu_that_the_plugin_does_not_reach(run, packages):
+  """What is installed already is no advice."""
+  made_packages.describe(
+    packages, PACKAGE, importlib.metadata.version('jaxlib')
+  )
+  fault = 'no supported devices found for platform CUDA'
+  done = run(packages, '--device=gpu', MADE_UP_FAULT=fault)
+  assert done.returncode == 2
+  assert fault in done.stderr
+  assert 'Check that `nvidia-smi` lists the GPU' in done.stderr
+  assert 'pip install' not in done.stderr
