@@ -22,11 +22,8 @@ from synth_mtf.host import patches
 
 patches.prepare_host()
 
-import gin
-import mesh_tensorflow as mtf
 import numpy.typing as npt
 import tensorflow.compat.v1 as tf
-from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.host import gin_files
 from synth_mtf.pjrt import lowering
@@ -69,36 +66,12 @@ _DISTRIBUTIONS = {
 }
 
 
-@gin.configurable
-def float32_loss(
-  model: transformer.Unitransformer,
-  context: transformer.Context,
-  logits: mtf.Tensor,
-  targets: mtf.Tensor,
-  vocab: mtf.Dimension,
-) -> mtf.Tensor:
-  """Computes T5's loss with its mean over tokens in float32.
-
-  T5 returns a mean in bfloat16, whose spacing is 0.03 from 4 to 8.
-  """
-  loss = mtf.layers.softmax_cross_entropy_with_logits(
-    logits,
-    mtf.one_hot(targets, vocab, dtype=logits.dtype),
-    vocab,
-    z_loss=model.z_loss,
-  )
-  is_token = mtf.cast(mtf.greater(targets, 0), tf.float32)
-  total = mtf.reduce_sum(mtf.cast(loss, tf.float32) * is_token)
-  return total / model.loss_denominator(targets, context.num_microbatches)
-
-
 def describe(
   name: str,
   size: Size,
   layers: int,
   dropout: float,
   activations: str = 'bfloat16',
-  loss: str | None = None,
 ) -> list[str]:
   """Describes a training step of Adafactor on one device to gin.
 
@@ -108,7 +81,6 @@ def describe(
     layers: blocks of each stack.
     dropout: its rate.
     activations: the type of activations.
-    loss: the loss function in gin; default: T5's.
 
   Returns:
     The bindings that do not follow from the name and the size.
@@ -119,7 +91,6 @@ def describe(
     f'num_layers = {layers}',
     f'dropout_rate = {dropout}',
     'utils.serialize_num_microbatches.tokens_per_microbatch_per_replica = None',
-    f'Unitransformer.loss_fn = {loss}',
   ]
   gin_files.parse(
     ['sizes/tiny.gin', *files],
@@ -238,7 +209,6 @@ def main(argv: Sequence[str] | None = None) -> None:
   add('--targets', type=int, default=114, help='tokens of the decoder')
   add('--vocabulary', type=int, help='entries (default: as T5 has)')
   add('--dropout', type=float, default=0.1)
-  add('--float32_loss', action='store_true', help='see `float32_loss`')
   add('--platform', choices=['gpu', 'tpu'], default='gpu')
   args = parser.parse_args(argv)
   tf.logging.set_verbosity(tf.logging.ERROR)
@@ -248,9 +218,8 @@ def main(argv: Sequence[str] | None = None) -> None:
   )
   if args.vocabulary:
     size = size._replace(vocab=args.vocabulary)
-  loss = f'@{float32_loss.__name__}' if args.float32_loss else None
   for name in args.names:
-    settings = describe(name, size, args.layers, args.dropout, loss=loss)
+    settings = describe(name, size, args.layers, args.dropout)
     write(args.folder, name, size, args.layers, settings, args.platform)
     print(f'{args.folder / name}: lowered', flush=True)
 

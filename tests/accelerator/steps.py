@@ -3,8 +3,7 @@
     python -m tests.accelerator.steps FOLDER NAME [NAME ...]
 
 lowers each name, tiny, and prints a line of JSON: the losses of three steps of
-Adafactor, in float32 without dropout, by both. The session has T5's own loss,
-and the lowered step `lower.float32_loss`.
+Adafactor, in float32 without dropout, by both.
 """
 
 import json
@@ -27,7 +26,7 @@ def main(folder: str, *names: str) -> None:
   device = jax.devices()[0]
   for name in names:
     size = lower.SIZES['tiny']
-    settings = lower.describe(name, size, 1, 0.0, 'float32', '@float32_loss')
+    settings = lower.describe(name, size, 1, 0.0, 'float32')
     lower.write(pathlib.Path(folder), name, size, 1, settings)
     program = programs.Program.read(pathlib.Path(folder), name)
     step, state = program.compile(device), program.initial(device)
