@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from synth_mtf import atomic, json_files, paths
 from synth_mtf.checkpoints import comparison, files, identity
+from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
 from synth_mtf.host import foreign, model as models
 from synth_mtf.huggingface import layout, stored
@@ -60,7 +61,7 @@ def load(folder: str, out: str) -> str:
     vocabulary = config['synth_mtf'].get('vocabulary')
     if vocabulary:
       json_files.write(new / identity.VOCABULARY, vocabulary)
-    identity.record_model(model.transformer, str(new))
+    identity.record_model(model.transformer, Folder(str(new)))
   return os.path.join(out, os.path.basename(path))
 
 

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 
-from synth_mtf import filesystem, paths
+from synth_mtf import filesystem
+from synth_mtf.checkpoints import files
 from synth_mtf.errors import UserError
 from synth_mtf.huggingface import extra, layout
 
@@ -101,7 +102,7 @@ def activation(
 def read_config(folder: str) -> dict[str, Any]:
   """Returns config.json; its `synth_mtf` is what `export` recorded, if any."""
   path = os.path.join(folder, layout.CONFIG)
-  paths.check_entries(folder)
+  filesystem.check_entries(folder)
   try:
     config = _json(path)
     recorded = {'gin': '', 'step': 0, **config.get('synth_mtf', {})}
@@ -116,7 +117,8 @@ def read_config(folder: str) -> dict[str, Any]:
   except Exception as error:  # depends on what is there instead
     raise UserError(
       f'{path} is missing or damaged ({error}); expected a folder of '
-      "Hugging Face's T5, with config.json and model.safetensors"
+      "Hugging Face's T5, with config.json and model.safetensors."
+      + files.instead(folder)
     ) from error
   return config
 
@@ -202,7 +204,10 @@ def _check_special_ids(folder: str, config: Mapping[str, Any]) -> None:
 
 
 def _json(path: str) -> Any:
-  return json.loads(filesystem.text(path) or 'there is none')
+  text = filesystem.text(path)
+  if text is None:
+    raise ValueError('it is not there')
+  return json.loads(text)
 
 
 class Weights:
@@ -274,10 +279,9 @@ def _parts(folder: str) -> Iterator[tuple[str, Sequence[str]]]:
 def _header(part: str) -> dict[str, tuple[int, ...]]:
   """Returns the shapes of all weights in a file."""
   shapes = {}
+  with filesystem.reading(part):  # refuses a pointer of Git LFS
+    pass
   try:
-    with open(part, 'rb') as stream:
-      if filesystem.is_lfs_pointer(stream.read(100)):
-        raise ValueError(f'it is {filesystem.LFS_POINTER}')
     with extra.safetensors().safe_open(part, 'numpy') as stream:
       for name in stream.keys():  # noqa: SIM118  it is no mapping
         weight = stream.get_slice(name)

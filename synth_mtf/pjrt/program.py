@@ -1,8 +1,6 @@
 """A part of TensorFlow's graph as one XLA program for all devices."""
 
 import dataclasses
-import hashlib
-import itertools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +15,7 @@ from tensorflow.python.eager import context
 from synth_mtf.errors import UserError
 from synth_mtf.host import model as models
 from synth_mtf.host.explanations import MEMORY_ADVICE
-from synth_mtf.pjrt import compiler, hosts
+from synth_mtf.pjrt import compiler
 from synth_mtf.pjrt.placement import Devices
 
 Array = npt.NDArray[Any]
@@ -26,7 +24,6 @@ _ASSIGNMENTS = (
   'AssignAddVariableOp',
   'AssignSubVariableOp',
 )
-_numbers = itertools.count()  # of the programs of this process
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,13 +184,6 @@ class Executable:
   def __init__(self, lowered: Lowered, devices: Devices) -> None:
     self._lowered = lowered
     self._devices = devices
-    hosts.check_equal(
-      f'program/{next(_numbers)}',
-      hashlib.sha256(lowered.hlo).hexdigest(),
-      'this host has built another program than process 0. Give the same '
-      'command and gin files on every host, with the same versions of '
-      'synth_mtf, TensorFlow and Python.',
-    )
     self._executable = compiler.compile_hlo(lowered.hlo, devices.devices)
     check_memory(self.memory().needed, devices.devices[devices.local[0]])
 
