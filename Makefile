@@ -5,8 +5,6 @@
 #   make env TPU=1                           TensorFlow for TPU v2 to v4
 #   make test [TF=2.20] [TEST_ARGS='-k NAME']
 #   make tpu-proof [TPU=1]                   TPU programs of every variant
-#   make tpu-compile [VARIANTS='random ...'] [RUN=finetune_en_mix] [SLICE=v6e-8]
-#                                            compile them as for a TPU
 #   make docs                                the documentation, as a site
 #   make lint, make format, make benchmark [BENCHMARK_ARGS='...']
 #   make constraints [UPGRADE=--upgrade]     pins of all versions
@@ -39,7 +37,7 @@ BIN := $(VENV)/bin
 # uv installs packages, from the index that pip is set to.
 UV := $(BIN)/python .ci/uv
 
-.PHONY: demo test-fast test tpu-proof tpu-compile docs lint format constraints \
+.PHONY: demo test-fast test tpu-proof docs lint format constraints \
   benchmark env
 .DEFAULT_GOAL := demo
 
@@ -58,22 +56,6 @@ test: env
 
 tpu-proof: env
 	$(PYTEST) -m '' tests/tpu tests/pjrt $(TEST_ARGS)
-
-# XLA's compiler for TPUs needs its own environment, with Python 3.11 or newer.
-VENV_COMPILER := .venv-tpu-compiler
-RUN ?= pretrain_c4
-SLICE ?= v3-8
-PROGRAMS := build/tpu/$(SLICE)/$(RUN)
-VARIANTS ?= SelfAttention $(basename $(notdir $(wildcard gin/variants/*.gin)))
-tpu-compile: env $(VENV_COMPILER)/.installed
-	$(BIN)/python -m tests.tpu.lower --run $(RUN) --slice $(SLICE) \
-	  $(PROGRAMS) $(VARIANTS)
-	$(BIN)/python -m tests.tpu.compile --slice $(SLICE) $(PROGRAMS) $(VARIANTS)
-
-$(VENV_COMPILER)/.installed: tests/tpu/requirements.txt | env
-	$(BIN)/python -m venv --clear --without-pip $(VENV_COMPILER)
-	$(UV) pip install --python $(VENV_COMPILER)/bin/python --requirement $<
-	@touch $@
 
 # MkDocs needs no TensorFlow, and so an environment of its own.
 VENV_DOCS := .venv-docs

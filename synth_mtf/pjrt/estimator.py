@@ -19,7 +19,7 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
 from synth_mtf.host import losses, patches
-from synth_mtf.pjrt import mesh
+from synth_mtf.pjrt import lowering
 from synth_mtf.pjrt.agreement import Agreement
 from synth_mtf.pjrt.hosts import Hosts
 from synth_mtf.pjrt.placement import Array, Devices, Variables
@@ -89,18 +89,18 @@ def model_fn(
       name: tf.placeholder(x.dtype, x.shape, name=f'feature_{name}')
       for name, x in features.items()
     }
-    inputs = mesh.Inputs.placeholders()
-    with (
-      mesh.used(
-        inputs, variables, len(programs.devices), programs.devices.platform
-      ) as params_of_tpu,
-      patches.step_counted_last(),
-    ):
-      spec = build_program(dict(placeholders), None, mode, params_of_tpu)
+    step = lowering.build(
+      build_program,
+      placeholders,
+      mode,
+      variables,
+      len(programs.devices),
+      programs.devices.platform,
+    )
     batch = {placeholders[name].op.name: x for name, x in features.items()}
     seed = config and config.tf_random_seed
-    runner = Runner(programs, variables, inputs.seed.op.name, seed)
-    return _SPECS[mode](spec, batch, runner)
+    runner = Runner(programs, variables, step.seed, seed)
+    return _SPECS[mode](step.spec, batch, runner)
 
   return build
 
@@ -257,7 +257,8 @@ class Runner:
 
 
 def _train(spec: Any, batch: Features, runner: Runner) -> Any:
-  (loss,) = runner.add(batch, [spec.loss], [spec.train_op], delayed=True)
+  results, updates = lowering.results(spec), lowering.updates(spec)
+  (loss,) = runner.add(batch, results, updates, delayed=True)
   losses.mark_late()
   with tf.control_dependencies([loss]):
     count = tf.train.get_global_step().assign_add(1, read_value=False)
@@ -270,8 +271,8 @@ def _train(spec: Any, batch: Features, runner: Runner) -> Any:
 
 
 def _evaluate(spec: Any, batch: Features, runner: Runner) -> Any:
-  metric_fn, values = spec.eval_metrics
-  loss, *values = runner.add(batch, [spec.loss, *values])
+  metric_fn, _ = spec.eval_metrics
+  loss, *values = runner.add(batch, lowering.results(spec))
   return type(spec)(  # `_replace` would keep the old metrics
     tf.estimator.ModeKeys.EVAL,
     loss=loss,
@@ -281,11 +282,10 @@ def _evaluate(spec: Any, batch: Features, runner: Runner) -> Any:
 
 
 def _predict(spec: Any, batch: Features, runner: Runner) -> Any:
-  names = sorted(spec.predictions)
-  values = runner.add(batch, [spec.predictions[name] for name in names])
+  values = runner.add(batch, lowering.results(spec))
   return tf.estimator.EstimatorSpec(
     tf.estimator.ModeKeys.PREDICT,
-    predictions=dict(zip(names, values, strict=True)),
+    predictions=dict(zip(sorted(spec.predictions), values, strict=True)),
     prediction_hooks=spec.prediction_hooks,
   )
 

@@ -149,8 +149,9 @@ class Variables:
     changed: whether a program has run since `fetch`; who runs one sets it.
   """
 
-  def __init__(self, devices: Devices) -> None:
-    self._devices = devices
+  def __init__(self, devices: Devices | None) -> None:
+    """Args: devices, or None for a program that never runs."""
+    self._devices: Any = devices
     self._slicings: dict[str, Slicing] = {}
     self._given: dict[str, Array] = {}  # not yet on the devices
     self._fetched: dict[str, dict[int, Array]] = {}
