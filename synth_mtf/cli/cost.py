@@ -94,6 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add(
     '--gin_file',
     action='append',
+    type=arguments.GinFile(),
     default=[],
     help='further gin files, such as runs/finetune_en_mix.gin',
   )

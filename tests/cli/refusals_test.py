@@ -125,6 +125,7 @@ CASES = [
     'give the flags after -- to `synth-mtf transformer` on every machine',
   ),
   ('cost --size=tny', "did you mean 'sizes/tiny.gin'"),
+  ('cost --gin_file=sizes/tny.gin', "did you mean 'sizes/tiny.gin'"),
   ('table nosuch', 'nosuch does not exist; expected a model folder'),
   ('table {file}', 'is a file; expected a model folder'),
   ('table {folder}', 'holds no run'),
