@@ -150,9 +150,9 @@ def _generation_config(length: int) -> dict[str, Any]:
   return {
     **_SPECIAL_IDS,
     'max_new_tokens': decoding.get('max_decode_length') or length,
-    # Of beam search; transformers' own ignores the last.
-    'length_penalty': decoding.get('alpha', 0.6),
-    'early_stopping': 'never',
+    # Of beam search in our class; transformers' own ignores both. It has
+    # `length_penalty`, but most releases refuse to save it without `num_beams`.
+    'beam_alpha': decoding.get('alpha', 0.6),
     'num_prefilter': search.get('num_prefilter', 2),
   }
 

@@ -100,6 +100,7 @@ RELIED_ON: tuple[tuple[type, str, tuple[str, ...]], ...] = (
   ),
   (T5ForConditionalGeneration, 'forward', (CACHE,)),
   (Cache, 'update', ('key_states', 'value_states', 'layer_idx')),
+  (GenerationMixin, '_prepare_generation_config', ('generation_config',)),
   (GenerationMixin, '_get_logits_processor', ('generation_config',)),
   (
     GenerationMixin,
@@ -1068,7 +1069,33 @@ class SynthesizerForConditionalGeneration(
 
   forward = checked(T5ForConditionalGeneration.forward)
 
+  def save_pretrained(self, *arguments: Any, **named: Any) -> None:
+    """Saves a folder for `from_pretrained`, like that of an export."""
+    rename_beam_settings(self.generation_config)
+    super().save_pretrained(*arguments, **named)
+
   # Beam search as in Mesh-TensorFlow, where transformers' differs.
+
+  def _prepare_generation_config(
+    self, generation_config: Any, **named: Any
+  ) -> tuple[Any, dict[str, Any]]:
+    """Searches as the run does, where the caller leaves it open."""
+    chosen, others = super()._prepare_generation_config(
+      generation_config, **named
+    )
+    alpha = getattr(chosen, 'beam_alpha', None)
+    if alpha is None or chosen.num_beams == 1:
+      return chosen, others
+    of_run = {'length_penalty': alpha, 'early_stopping': 'never'}
+    for name, value in of_run.items():
+      given = (
+        named.get(name),
+        getattr(generation_config, name, None),
+        getattr(self.generation_config, name),
+      )
+      if all(x is None for x in given):
+        setattr(chosen, name, value)
+    return chosen, others
 
   def _get_logits_processor(self, generation_config: Any, **others: Any) -> Any:
     """Considers only the best continuations of each beam, T5's shortcut."""
@@ -1110,6 +1137,23 @@ class SynthesizerForConditionalGeneration(
       length_penalty=0.0,
       **others,
     )
+
+
+def rename_beam_settings(generation_config: Any) -> None:
+  """Gives the settings of an earlier version's export their names of today.
+
+  Until 5.22, transformers loads `length_penalty` without `num_beams`, but does
+  not save it; `beam_alpha` is not among the settings that it knows.
+  """
+  is_old = (
+    generation_config.num_beams is None
+    and generation_config.early_stopping == 'never'
+    and generation_config.length_penalty is not None
+  )
+  if is_old:
+    generation_config.beam_alpha = generation_config.length_penalty
+    generation_config.length_penalty = None
+    generation_config.early_stopping = None
 
 
 AUTO_CLASSES: dict[str, Any] = {

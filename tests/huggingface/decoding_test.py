@@ -1,7 +1,8 @@
 """Exported models decode with a cache as without one, in any transformers.
 
-The public CI runs this file each night with the newest release: what it renames
-is found here. The models are built from their configuration.
+The public CI runs this file each night with the oldest and the newest release:
+what they name differently is found here. The models are built from their
+configuration.
 """
 
 import runpy
