@@ -314,10 +314,10 @@ def _export(args: argparse.Namespace) -> None:
 
 def _import(args: argparse.Namespace) -> None:
   from synth_mtf.attention import opening
-  from synth_mtf.huggingface import importing, layout, stored
+  from synth_mtf.huggingface import config_file, importing
 
-  text = stored.read_config(args.path)['synth_mtf']['gin']
-  with _required(text, os.path.join(args.path, layout.CONFIG), args):
+  text = config_file.ConfigFile.read(args.path).gin
+  with _required(text, os.path.join(args.path, config_file.CONFIG), args):
     path = importing.load(args.path, args.folder)
   opening.keep_vocabulary(args.path, args.folder)
   print(f'wrote {path}')

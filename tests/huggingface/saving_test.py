@@ -5,6 +5,10 @@ exports are real, because what is in their files decides.
 """
 
 import json
+import os
+import pathlib
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -13,6 +17,7 @@ from tests.huggingface.exports import exported
 
 torch = pytest.importorskip('torch', reason='needs the extra [hf]')
 transformers = pytest.importorskip('transformers', minversion='5')
+dynamic = pytest.importorskip('transformers.dynamic_module_utils')
 with warnings.catch_warnings():
   warnings.simplefilter('ignore')  # of an untried transformers
   from synth_mtf.huggingface import modeling_synthesizer as modeling
@@ -132,3 +137,49 @@ def test_an_export_of_an_earlier_version_is_saved(tmp_path, pieces):
   found.save_pretrained(tmp_path / 'saved')
   check_search(found)
   check_search(loaded(tmp_path / 'saved'))
+
+
+# In a process of its own, without our package: what is not in the folder, or
+# not copied from it, is missed.
+PROGRAM = """
+import sys
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+source, target = sys.argv[1:]
+code = {'trust_remote_code': True}
+AutoTokenizer.from_pretrained(source, **code).save_pretrained(target)
+model = AutoModelForSeq2SeqLM.from_pretrained(source, **code)
+model.save_pretrained(target)
+assert type(model).__module__.startswith('transformers_modules.')
+assert not any(name.startswith('synth_mtf') for name in sys.modules)
+"""
+
+
+def code(folder):
+  return {path.name: path.read_text() for path in folder.glob('*.py')}
+
+
+def test_the_code_travels_with_the_folder(tmp_path, pieces):
+  _, out = exported(tmp_path, pieces, 'random_vanilla', BINDINGS)
+  expected = code(out)
+  ours = pathlib.Path(modeling.__file__).parent.glob('*_synthesizer.py')
+  assert expected == {path.name: path.read_text() for path in ours}
+  out.rename(tmp_path / 'first')
+  for source, target in (('first', 'second'), ('second', 'third')):
+    subprocess.run(
+      [sys.executable, '-c', PROGRAM, source, target],
+      cwd=tmp_path,
+      env={**os.environ, 'HF_HOME': str(tmp_path / f'cache of {source}')},
+      check=True,
+      timeout=900,
+    )
+    (tmp_path / source).rename(tmp_path / f'{source}, moved')
+    assert code(tmp_path / target) == expected
+  check_search(loaded(tmp_path / 'third'))
+
+
+def test_all_modules_are_imported_by_the_first():
+  """Or transformers 5.1, which follows no other, leaves them out."""
+  first = pathlib.Path(modeling.__file__)
+  others = {path.stem for path in first.parent.glob('*_synthesizer.py')}
+  imported = dynamic.get_relative_imports(first)
+  assert {*imported} == others - {first.stem}

@@ -9,7 +9,7 @@ import pytest
 
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.host import gin_files, model as models
-from synth_mtf.huggingface import layout, stored
+from synth_mtf.huggingface import config_file, layout
 from tests import model
 from tests.cli.command import run
 
@@ -179,10 +179,10 @@ def test_what_changes_nothing_is_accepted(folder, weights):
 
 
 def test_activations_have_the_names_of_transformers():
-  assert stored.activation('gated-gelu') == 'gated-gelu_new'
-  assert stored.activation('gated-gelu_new') == 'gated-gelu_new'
-  assert stored.activation('gated-gelu', 'gelu', True) == 'gated-gelu'
-  assert stored.activation('gated-swish') == stored.activation('gated-silu')
+  assert config_file.activation('gated-gelu') == 'gated-gelu_new'
+  assert config_file.activation('gated-gelu_new') == 'gated-gelu_new'
+  assert config_file.activation('gated-gelu', 'gelu', True) == 'gated-gelu'
+  assert config_file.activation('gated-swish') == 'gated-silu'
 
 
 def test_how_the_model_is_told_to_generate_is_checked(folder):
