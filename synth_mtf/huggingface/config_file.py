@@ -93,7 +93,7 @@ _REFUSED = {
 
 @dataclasses.dataclass(frozen=True)
 class ConfigFile:
-  """What config.json says: `read` returns what `write` was given.
+  """What config.json says: `read` finds the settings that `write` was given.
 
   Attributes:
     settings: of the model, under the names of `layout.config`; those that are
