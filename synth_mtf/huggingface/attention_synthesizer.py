@@ -56,7 +56,7 @@ def fused_kernel() -> Any:
 
 @functools.partial(torch.compiler.disable, recursive=False)
 def run_fused(q: Tensor, keys: Tensor, values: Tensor, score: Any) -> Tensor:
-  """Runs the kernel, in a graph of its own.
+  """Runs the kernel, in a separate graph.
 
   In the graph of a whole model, PyTorch's compiler fails on CPUs.
   """

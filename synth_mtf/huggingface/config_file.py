@@ -38,7 +38,7 @@ _OURS = {
   },
 }
 _PLAIN = {'model_type': 't5', 'architectures': ['T5ForConditionalGeneration']}
-# The settings of our class alone; with these values, the model is a plain T5.
+# Settings that only our class has; with these values, the model is a plain T5.
 _DEFAULTS_OF_OURS: dict[str, Any] = {
   'attention': {},
   'positions': {},

@@ -80,7 +80,7 @@ def check_implementation(name: Any) -> None:
 def initialize(module: nn.Module) -> None:
   """Draws a module's initial values, distributed as in Mesh-TensorFlow.
 
-  transformers calls it for each module that has parameters of its own.
+  transformers calls it for each module that itself has parameters.
   """
   ours = Synthesizer, SyntheticAttention, Projection, PositionBias
   if isinstance(module, ours):

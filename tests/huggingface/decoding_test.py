@@ -240,7 +240,7 @@ def test_attention_weights_are_those_of_the_paper():
 
   def bias(attention, ahead):
     table = attention.relative_attention_bias.weight.double().numpy()
-    # Up to 7 positions, each distance has a bucket of its own.
+    # Up to 7 positions, each distance has its own bucket.
     buckets = np.maximum(-ahead, 0)
     if not attention.causal:
       buckets = np.abs(ahead) + 16 * (ahead > 0)

@@ -139,16 +139,25 @@ def test_an_export_of_an_earlier_version_is_saved(tmp_path, pieces):
   check_search(loaded(tmp_path / 'saved'))
 
 
-# In a process of its own, without our package: what is not in the folder, or
-# not copied from it, is missed.
+# In a separate process, without our package: it fails if a file is not in the
+# folder, or is not copied from it.
 PROGRAM = """
 import sys
+import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 source, target = sys.argv[1:]
 code = {'trust_remote_code': True}
 AutoTokenizer.from_pretrained(source, **code).save_pretrained(target)
 model = AutoModelForSeq2SeqLM.from_pretrained(source, **code)
 model.save_pretrained(target)
+torch.manual_seed(1)
+ids = torch.randint(2, 128, [40, 13])
+
+def tokens(**search):
+  return model.generate(ids, num_beams=4, max_new_tokens=12, **search).tolist()
+
+assert tokens() == tokens(length_penalty=4.0, early_stopping='never')
+assert tokens() != tokens(length_penalty=1.0, early_stopping=False)
 assert type(model).__module__.startswith('transformers_modules.')
 assert not any(name.startswith('synth_mtf') for name in sys.modules)
 """
