@@ -5,8 +5,6 @@
 #   make env TPU=1                           TensorFlow for TPU v2 to v4
 #   make test [TF=2.20] [TEST_ARGS='-k NAME']
 #   make tpu-proof [TPU=1]                   TPU programs of every variant
-#   make tpu-compile [VARIANTS='random ...'] [RUN=finetune_en_mix] [SLICE=v6e-8]
-#                                            compile them as for a TPU
 #   make docs                                the documentation, as a site
 #   make lint, make format, make benchmark [BENCHMARK_ARGS='...']
 #   make constraints [UPGRADE=--upgrade]     pins of all versions
@@ -36,8 +34,10 @@ CONSTRAINTS := constraints$(if $(filter 2.20,$(TF)),-tf2.20).txt
 FOR_TPU := $(if $(TPU),requirements-tpu.txt)
 INSTALLED := $(VENV)/.installed
 BIN := $(VENV)/bin
+# uv installs packages, from the index that pip is set to.
+UV := $(BIN)/python .ci/uv
 
-.PHONY: demo test-fast test tpu-proof tpu-compile docs lint format constraints \
+.PHONY: demo test-fast test tpu-proof docs lint format constraints \
   benchmark env
 .DEFAULT_GOAL := demo
 
@@ -57,23 +57,6 @@ test: env
 tpu-proof: env
 	$(PYTEST) -m '' tests/tpu tests/pjrt $(TEST_ARGS)
 
-# XLA's compiler for TPUs needs its own environment, with Python 3.11 or newer.
-VENV_COMPILER := .venv-tpu-compiler
-RUN ?= pretrain_c4
-SLICE ?= v3-8
-PROGRAMS := build/tpu/$(SLICE)/$(RUN)
-VARIANTS ?= SelfAttention $(basename $(notdir $(wildcard gin/variants/*.gin)))
-tpu-compile: env $(VENV_COMPILER)/.installed
-	$(BIN)/python -m tests.tpu.lower --run $(RUN) --slice $(SLICE) \
-	  $(PROGRAMS) $(VARIANTS)
-	$(BIN)/python -m tests.tpu.compile --slice $(SLICE) $(PROGRAMS) $(VARIANTS)
-
-$(VENV_COMPILER)/.installed: tests/tpu/requirements.txt | env
-	$(BIN)/python -m venv --clear --without-pip $(VENV_COMPILER)
-	$(BIN)/python -m pip --python $(VENV_COMPILER)/bin/python install --quiet \
-	  --no-compile --requirement $<
-	@touch $@
-
 # MkDocs needs no TensorFlow, and so an environment of its own.
 VENV_DOCS := .venv-docs
 docs: $(VENV_DOCS)/.installed
@@ -83,8 +66,7 @@ docs: $(VENV_DOCS)/.installed
 
 $(VENV_DOCS)/.installed: docs/site/requirements.txt | env
 	$(BIN)/python -m venv --clear --without-pip $(VENV_DOCS)
-	$(BIN)/python -m pip --python $(VENV_DOCS)/bin/python install --quiet \
-	  --no-compile --requirement $<
+	$(UV) pip install --python $(VENV_DOCS)/bin/python --requirement $<
 	@touch $@
 
 lint: env
@@ -99,10 +81,9 @@ format: env
 
 # Resolves the versions that constraints.in leaves open, for every Python at once.
 # What stands in constraints*.txt is kept; UPGRADE=--upgrade takes the newest.
-RESOLVE = $(BIN)/uv pip compile --quiet --universal --no-annotate --all-extras \
+RESOLVE = $(UV) pip compile --quiet --universal --no-annotate --all-extras \
   $(UPGRADE) --custom-compile-command 'make constraints' setup.py
 constraints: env
-	$(BIN)/python -m pip install --quiet uv
 	$(RESOLVE) --python-version 3.10 --constraint constraints.in \
 	  --output-file constraints.txt
 	sed '/python_version [<=]/d; s/; python_version.*//' constraints.in \
@@ -118,18 +99,21 @@ benchmark: env
 env: $(INSTALLED)
 
 # Without ensurepip, which Debian packages separately, use the pip of $(PYTHON).
+# pip installs uv, and uv everything else.
 $(INSTALLED): setup.py $(CONSTRAINTS) $(FOR_TPU)
 	@python=$$(.ci/find_python '$(TF)' $(PYTHON)) && \
-	echo "Creating $(VENV) with $$python (once; two to four minutes)." && \
+	echo "Creating $(VENV) with $$python (once; one to three minutes)." && \
 	if [ -x $(BIN)/pip ]; then :; \
 	elif "$$python" -c 'import ensurepip' 2>/dev/null; then \
 	  "$$python" -m venv --clear $(VENV); \
 	else \
 	  "$$python" -m venv --clear --without-pip $(VENV) && \
 	  "$$python" -m pip --python $(BIN)/python install --quiet pip; \
-	fi && \
-	"$$python" .ci/install $(BIN)/python --no-compile \
+	fi
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --constraint $(CONSTRAINTS) uv
+	$(UV) pip install --python $(BIN)/python \
 	  --constraint $(CONSTRAINTS) --editable '.[dev]'
-	$(if $(TPU),$(BIN)/python .ci/install $(BIN)/python --no-compile \
-	  --force-reinstall --no-deps --requirement $(FOR_TPU))
+	$(if $(TPU),$(UV) pip install --python $(BIN)/python \
+	  --reinstall --no-deps --requirement $(FOR_TPU))
 	@touch $@

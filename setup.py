@@ -95,6 +95,7 @@ setuptools.setup(
       'pytest-xdist',
       'ruff',
       'selenium',
+      'uv',
     ],
   },
   entry_points={'console_scripts': ['synth-mtf = synth_mtf.cli:main']},

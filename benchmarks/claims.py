@@ -31,10 +31,15 @@ The parts are
 
 Each model trains with each seed in <out>/<part>/<task>/<model>/seed_<n>, which
 `synth-mtf table`, `plot` and `report` read. A second call skips finished models
-and resumes interrupted ones. By default, one model trains on each core at a
-time. <out>/<part>.json has the mean and standard deviation of the seeds. Parts
-read from --data_dir: text below corpus/ (c, f, g, n, o), a language pair in the
-folder of wmt14_en_de (g, k), AG News and IMDB (l), PersonaChat (m).
+and resumes interrupted ones. <out>/<part>.json has the mean and standard
+deviation of the seeds. Parts read from --data_dir: text below corpus/ (c, f, g,
+n, o), a language pair in the folder of wmt14_en_de (g, k), AG News and IMDB
+(l), PersonaChat (m).
+
+By default, one model trains on each core at a time. With --device, one model
+after another trains on a device that JAX finds, as with `synth-mtf transformer
+--device`; CUDA_VISIBLE_DEVICES chooses one of several GPUs. More --jobs share a
+GPU if XLA_PYTHON_CLIENT_PREALLOCATE=false is set.
 """
 
 import argparse
@@ -55,11 +60,13 @@ import pandas as pd
 import tensorflow as tf
 
 from benchmarks._worker import HERE
-from benchmarks.accelerator.windows import share_within
 from benchmarks.claims_parts import PARTS, PERPLEXITY, Model, Part
+from benchmarks.windows import share_within
 from synth_mtf.results import runs
 
 _CHECKPOINTS = 10  # saved during training
+# As without --device.
+_ACTIVATIONS = "utils.get_variable_dtype.activation_dtype = 'float32'"
 # Runs the `synth-mtf` of this checkout.
 _COMMAND = """import sys
 from synth_mtf import cli
@@ -78,7 +85,7 @@ class Training:
     model: its row in the table.
     seed: seed of the data, initial values and dropout.
     folder: folder for its checkpoints.
-    options: data and vocabulary flags for `synth-mtf transformer`.
+    options: flags for `synth-mtf transformer`, which all trainings share.
   """
 
   part: Part
@@ -196,13 +203,19 @@ def main(argv: Sequence[str]) -> None:
     if args.steps:
       part = dataclasses.replace(part, steps=args.steps)
     trainings = list(_trainings(letter, part, args))
-    found = _compare(part, trainings, args.jobs)
+    found = _compare(part, trainings, _jobs(args))
     args.out.mkdir(parents=True, exist_ok=True)
     path = args.out / f'{letter}.json'
     path.write_text(json.dumps(found, indent=1) + '\n')
     print(f'\n{part.claim}\n{pd.DataFrame(found["rows"]).to_string()}')
     if found['agreement'] is not None:
       print(f"Kendall's tau with the paper's order: {found['agreement']:.2f}")
+
+
+def _jobs(args: argparse.Namespace) -> int:
+  """Returns how many models train at the same time."""
+  cores = os.cpu_count() or 1
+  return args.jobs or (1 if args.device else cores)
 
 
 def _trainings(
@@ -214,6 +227,9 @@ def _trainings(
   options = [f'--vocabulary={vocabulary}']
   if args.data_dir:
     options.append(f'--data_dir={os.path.abspath(args.data_dir)}')
+  if args.device:
+    options.append(f'--device={args.device}')
+    options.append(f'--gin_param={_ACTIVATIONS}')
   for task in args.tasks or part.tasks:
     for model in part.models:
       for seed in args.seeds:
@@ -329,7 +345,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
   add('--models', nargs='+', help='these rows alone')
   add('--tasks', nargs='+', help='these tasks instead of those of the part')
   add('--steps', type=int, help='instead of those of the part')
-  add('--jobs', type=int, default=os.cpu_count(), help='trainings side by side')
+  add('--device', choices=['cpu', 'gpu', 'tpu'], help='see above')
+  add('--jobs', type=int, help='trainings side by side: see above')
   add('--data_dir', help='text below corpus/, and more: see above')
   add('--vocabulary', default='bytes', help='of that data')
   return parser.parse_args(argv)

@@ -55,7 +55,7 @@ class Part:
   paper: dict[str, float] | None = None
 
 
-SYSTEMS = (
+_SYSTEMS = (
   Model('V', ['vanilla']),
   Model('Fix', ['fixed_random']),
   Model('R', ['random']),
@@ -92,13 +92,13 @@ _NO_DROPOUT = ['dropout_rate = 0.0']
 # So that R alone says where a token looks.
 _NO_BIAS = ['transformer_layers.SelfAttention.relative_attention_type = None']
 _SIZES = (2, 8, 32)
-WIDTH = 64  # d_model, and that of all heads, of sizes/tiny.gin
+_WIDTH = 64  # d_model, and that of all heads, of sizes/tiny.gin
 # As in runs/classify_encoder.gin.
 _ENCODER = ['Unitransformer.shared_embedding_and_softmax_weights = False']
 
 
 def _of(*names: str) -> list[Model]:
-  known = {model.name: model for model in (*SYSTEMS, *_OTHERS)}
+  known = {model.name: model for model in (*_SYSTEMS, *_OTHERS)}
   return [known[name] for name in names]
 
 
@@ -158,7 +158,7 @@ PARTS = {
     tasks=[TEXT],
     metric=PERPLEXITY,
     steps=400,
-    models=SYSTEMS,
+    models=_SYSTEMS,
     paper=_PAPER_PERPLEXITY,
   ),
   'f': Part(
@@ -240,7 +240,7 @@ PARTS = {
         Model(
           f'R, {heads} heads',
           ['random'],
-          [f'num_heads = {heads}', f'd_kv = {WIDTH // heads}'],
+          [f'num_heads = {heads}', f'd_kv = {_WIDTH // heads}'],
         )
         for heads in (2, 8, 16, 32)
       ),

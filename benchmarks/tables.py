@@ -2,114 +2,411 @@
 
     python -m benchmarks.tables
 
-replaces the rows of the table below each `<!-- table: ... -->` comment. The
-files have more rows than the tables, which show the paper's systems.
+replaces each table below a comment `<!-- table: NAME -->` with the one that
+TABLES has under this name.
 """
 
-import collections
-import functools
+import dataclasses
+import itertools
 import json
 import pathlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-HERE = pathlib.Path(__file__).resolve().parent
-DOCUMENT = HERE.parent / 'docs' / 'results.md'
+_HERE = pathlib.Path(__file__).resolve().parent
+RESULTS = _HERE / 'results'
+DOCUMENT = _HERE.parent / 'docs' / 'results.md'
+
+Result = Mapping[str, Any]  # of a model
+Results = Mapping[str, Result]  # by the names of models
+Cell = Callable[[Result], str]  # returns the text for a model
+
+# The paper's letters for variants.
 _LETTERS = {
   'fixed_random': 'Fix',
-  'factorized_random': 'FR',
-  'factorized_dense': 'FD',
   'random': 'R',
+  'factorized_random': 'FR',
   'dense': 'D',
+  'factorized_dense': 'FD',
   'vanilla': 'V',
+  'random_vanilla': 'R+V',
+  'factorized_random_vanilla': 'FR+V',
+  'dense_vanilla': 'D+V',
+  'random_dense': 'R+D',
+  'factorized_random_dense': 'FR+D',
+  'random_dense_vanilla': 'R+D+V',
 }
-_SYSTEMS = (
-  r'((Fix|FR|FD|R|D|V)\+?)+|SelfAttention|[Ll]informer|LightConv|DyConv'
-  '|mtf (random|factorized|dense_minus|random_plus_alpha|dense_plus_alpha)'
-)
 
 
-def table(marker: str, header: str) -> str:
-  """Returns a table: its header, and rows from the files.
+@dataclasses.dataclass(frozen=True)
+class Column:
+  """A column of a table.
+
+  Attributes:
+    heading: its heading.
+    results: of the models that it is about.
+    cell: returns the text for one of them.
+  """
+
+  heading: str
+  results: Results
+  cell: Cell
+
+  def text(self, model: str) -> str:
+    return self.cell(self.results[model]) if model in self.results else ''
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+  """A table with a row for each model.
+
+  Attributes:
+    columns: all but the first one, which has the models' names.
+    models: the rows; default: all models of the columns.
+  """
+
+  columns: Sequence[Column]
+  models: Sequence[str] = ()
+
+  def __str__(self) -> str:
+    every = dict.fromkeys(
+      model for column in self.columns for model in column.results
+    )
+    rows = [
+      ['', *(column.heading for column in self.columns)],
+      ['---'] * (1 + len(self.columns)),
+    ]
+    for model in self.models or every:
+      rows.append([model, *(column.text(model) for column in self.columns)])
+    return ''.join(f'| {" | ".join(row)} |\n' for row in rows)
+
+
+# What the files have.
+
+
+def section(file: str, name: str) -> Results:
+  """Returns a section of a file that `speed` or the compilers wrote."""
+  return {label(model): found for model, found in _read(file)[name].items()}
+
+
+def part(letter: str, task: str = '') -> Results:
+  """Returns the results of a part of benchmarks.claims in one of its tasks."""
+  rows = _read(f'claims_{letter}')['rows']
+  return {row['model']: row for row in rows if task in ('', row['task'])}
+
+
+def _read(file: str) -> Any:
+  return json.loads((RESULTS / f'{file}.json').read_text())
+
+
+def label(model: str) -> str:
+  """Returns the paper's letters for a variant, or `model` if it has none."""
+  variant, comma, rest = model.partition(', ')  # 'random, fast_cpu'
+  return _LETTERS.get(variant, variant) + comma + rest
+
+
+# What cells show.
+
+
+def number(key: str, form: str = '') -> Cell:
+  """Returns a cell with a number that some models may lack."""
+
+  def cell(result: Result) -> str:
+    return '' if result.get(key) is None else format(result[key], form)
+
+  return cell
+
+
+def milliseconds(form: str) -> Cell:
+  """Returns a cell with the time of a step."""
+  return lambda result: format(1e3 * result['seconds'], form)
+
+
+def speed(result: Result) -> str:
+  """Returns the median and the quartiles of the rounds, if there are any."""
+  median, *quartiles = (f'{x:.2f}' for x in result['speed'])
+  return f'{median} ({"-".join(quartiles)})' if quartiles else median
+
+
+def median_speed(result: Result) -> str:
+  """Returns the median of the rounds alone."""
+  return f'{result["speed"][0]:.2f}'
+
+
+def over(rival: str) -> Cell:
+  """Returns a cell with the speed relative to a rival's, if it has the layer.
 
   Args:
-    marker: text of the comment: files with a section (`model.model`), each
-      followed by the formats of its columns; `rows=PATTERN` selects rows by
-      name, and `in_a_line=N` puts N rows on a line.
-    header: the first two lines of the table.
+    rival: how its names start.
   """
-  file, columns, pattern, in_a_line = '', [], '.*', 1
-  for word in marker.split():
-    if word.startswith('{'):
-      columns.append((file, word))
-    elif word.startswith('rows='):
-      pattern = word[5:].replace('SYSTEMS', _SYSTEMS)
-    elif word.startswith('in_a_line='):
-      in_a_line = int(word[10:])
-    else:
-      file = word
-  lines = []
-  for name in dict.fromkeys(n for file, _ in columns for n in entries(file)):
-    if re.fullmatch(pattern, label(name)):
-      found = [(entries(file).get(name), form) for file, form in columns]
-      cells = [form.format_map(entry) if entry else '' for entry, form in found]
-      lines.append([label(name), *cells])
-  height = -(-len(lines) // in_a_line)
-  lines += [[''] * (1 + len(columns))] * (height * in_a_line - len(lines))
-  return header + ''.join(
-    f'| {" | ".join(sum(lines[i::height], []))} |\n' for i in range(height)
-  )
+
+  def cell(result: Result) -> str:
+    speeds = result.get('over', {})
+    return ''.join(
+      f'{speeds[name]:.2f}' for name in speeds if name.startswith(rival)
+    )
+
+  return cell
 
 
-@functools.cache
-def entries(file: str) -> Mapping[str, Mapping[str, Any]]:
-  """Returns the rows in a section of a file (`model.model`) by name."""
-  name, _, section = file.partition('.')
-  found = json.loads((HERE / 'results' / f'{name}.json').read_text())[section]
-  rows: dict[str, dict[str, Any]] = collections.defaultdict(
-    lambda: collections.defaultdict(str)
-  )
-  if section == 'rows':  # from claims.py: a row per task and model
-    for row in found:
-      entry = rows[row['model']]
-      for key, value in row.items():
-        is_list = isinstance(value, list)
-        spread = ' ± '.join(f'{x:.3f}' for x in value) if is_list else ''
-        entry[key] = spread or value or ''
-      entry[row['task']] = entry['value']
-    return rows
-  for row, entry in found.items():
-    rows[row].update({k: '' if v is None else v for k, v in entry.items()})
-    if 'speed' in entry:
-      median, *quartiles = (f'{x:.2f}' for x in entry['speed'])
-      spread = f' ({"-".join(quartiles)})' if quartiles else ''
-      rows[row] |= {'x': median, 'speed': median + spread}
-    if 'seconds' in entry:
-      rows[row]['ms'] = 1e3 * entry['seconds']
-    for other, x in entry.get('over', {}).items():
-      rows[row][f'over_{other.split()[0].strip(":")}'] = f'{x:.2f}'
-    for length, point in entry.items():
-      if length.isdigit():
-        rows[row][f's_{length}'] = point['seconds']
-        rows[row][f'mb_{length}'] = point['bytes'] / 1e6
-  return rows
+def mean(key: str = 'value') -> Cell:
+  """Returns a cell with the mean of the seeds ± their standard deviation."""
+  return lambda result: ' ± '.join(f'{x:.3f}' for x in result[key])
 
 
-def label(name: str) -> str:
-  """Returns the paper's letters for a variant, or `name` if it has none."""
-  name, comma, beside = name.partition(', ')
-  letters = re.findall('|'.join(_LETTERS), name)
-  if '_'.join(letters) == name:
-    name = '+'.join(_LETTERS[letter] for letter in letters)
-  return name + comma + beside
+def seconds_at(length: str) -> Cell:
+  """Returns a cell with the time at a length."""
+  return lambda result: f'{result[length]["seconds"]:.2f}'
+
+
+def megabytes_at(length: str) -> Cell:
+  """Returns a cell with the peak of memory at a length."""
+  return lambda result: f'{result[length]["bytes"] / 1e6:.0f}'
+
+
+# The tables.
+
+_SPEED = 'x SelfAttention (middle half)'
+
+
+def _layer(file: str, name: str, prefix: str = '') -> list[Column]:
+  found = section(file, name)
+  return [
+    Column(f'{prefix}ms', found, milliseconds('.0f')),
+    Column(_SPEED, found, speed),
+    Column("x mtf's mode", found, over('mtf ')),
+  ]
+
+
+def _frameworks() -> list[Column]:
+  found = section('frameworks', 'layer')
+  return [
+    Column('ms', found, milliseconds('.0f')),
+    Column(_SPEED, found, speed),
+    Column('x PyTorch', found, over('torch: ')),
+    Column('x JAX', found, over('jax: ')),
+  ]
+
+
+def _gpu(name: str) -> list[Column]:
+  found = section('h100', name)
+  return [
+    Column('ms', found, milliseconds('.1f')),
+    Column(_SPEED, found, speed),
+    Column('TFLOP/s', found, number('tflops', '.0f')),
+    Column('share', found, number('share', '.0%')),
+    Column('GB', found, number('gb', '.1f')),
+  ]
+
+
+def _gpu_long() -> list[Column]:
+  found = section('h100', 'long')
+  return [
+    Column('ms', found, milliseconds('.0f')),
+    Column(_SPEED, found, speed),
+    Column('GB', found, number('gb', '.1f')),
+  ]
+
+
+def _gpu_torch() -> list[Column]:
+  found = section('h100', 'torch')
+  return [
+    Column('ms', found, milliseconds('.1f')),
+    Column('TFLOP/s', found, number('tflops', '.0f')),
+    Column('share', found, number('share', '.0%')),
+    Column('GB', found, number('gb', '.1f')),
+  ]
+
+
+def _gpu_torch_long() -> list[Column]:
+  found = section('h100', 'torch_long')
+  return [
+    Column('ms', found, milliseconds('.0f')),
+    Column('GB', found, number('gb', '.1f')),
+  ]
+
+
+def _gpu_training() -> list[Column]:
+  found = section('h100', 'train')
+  return [
+    Column('100 steps', found, number('loss_100', '.3f')),
+    Column('500 steps', found, number('loss_500', '.3f')),
+    Column('1,100 steps', found, number('loss_1100', '.3f')),
+    Column('steps/s', found, number('steps_per_second', '.1f')),
+  ]
+
+
+def _filled(title: str, file: str) -> list[Column]:
+  found = section(file, 'layer')
+  return [
+    Column(f'{title}: ms', found, milliseconds('.0f')),
+    Column('x SelfAttention', found, median_speed),
+  ]
+
+
+def _memory(length: str) -> list[Column]:
+  found = section('memory', 'memory')
+  return [
+    Column(f'N {length}: s', found, seconds_at(length)),
+    Column(f'N {length}: MB', found, megabytes_at(length)),
+  ]
+
+
+def _tensorflow(heading: str, name: str, cell: Cell) -> list[Column]:
+  return [
+    Column(heading, section('tf212', name), cell),
+    Column('2.21', section('tf221', name), cell),
+  ]
+
+
+def _model(heading: str, file: str) -> list[Column]:
+  found = section(file, 'model')
+  return [
+    Column(heading, found, number('seconds', '.2f')),
+    Column('x as shipped (middle half)', found, speed),
+  ]
+
+
+def _decoding(batch: int, beams: int) -> list[Column]:
+  found = section(f'decode_batch{batch}_beams{beams}', 'decode')
+  return [
+    Column(f'batch {batch}, beams {beams}: s', found, number('seconds', '.2f')),
+    Column('x HF', found, over('torch: ')),
+  ]
+
+
+def _span_corruption() -> list[Column]:
+  found, timed = part('c'), section('claims_e', 'model')
+  return [
+    Column('equal steps', found, mean()),
+    Column('equal time', found, mean('equal_time')),
+    Column('steps of it', found, number('steps')),
+    Column('the paper', found, number('paper')),
+    Column('speed: x V', timed, median_speed),
+    Column('the paper', timed, number('paper')),
+  ]
+
+
+def _compiled(name: str, gigabytes: str, prefix: str = '') -> list[Column]:
+  found = section('tpu', name)
+  return [
+    Column(f'{prefix}GFLOP', found, number('gflop', '.1f')),
+    Column('GB', found, number('gbyte', gigabytes)),
+    Column('MB', found, number('mbyte', '.0f')),
+  ]
+
+
+TABLES = {
+  'layer': Table(
+    [*_layer('layer', 'layer'), *_layer('packed', 'packed', 'packed: ')],
+    [
+      *('R', 'Fix', 'FR', 'D', 'FD', 'V', 'R+V', 'FR+V', 'D+V', 'R+D+V'),
+      *('SelfAttention', 'mtf random', 'mtf factorized', 'mtf dense_minus'),
+    ],
+  ),
+  'frameworks': Table(
+    _frameworks(),
+    [
+      *('R', 'V', 'R+V', 'SelfAttention'),
+      *('torch: V fused', 'torch: R+V', 'torch: R'),
+      *('jax: V', 'jax: R+V', 'jax: R'),
+    ],
+  ),
+  'gpu': Table(_gpu('base')),
+  'gpu, as on a TPU': Table(_gpu('as_on_tpu')),
+  'gpu, N 4096': Table(_gpu_long()),
+  'gpu, PyTorch': Table(_gpu_torch()),
+  'gpu, PyTorch, N 4096': Table(_gpu_torch_long()),
+  'gpu, training': Table(_gpu_training()),
+  'short and full rows': Table(
+    [*_filled('short', 'short_rows'), *_filled('full', 'full_rows')],
+    ['R', 'FR', 'D', 'V', 'R+V', 'D+V', 'SelfAttention'],
+  ),
+  'memory': Table([*_memory('4096'), *_memory('8192')]),
+  'tensorflow': Table(
+    [
+      *_tensorflow('layer: ms', 'layer', milliseconds('.0f')),
+      *_tensorflow('N 4096: s', 'memory', seconds_at('4096')),
+      *_tensorflow('MB', 'memory', megabytes_at('4096')),
+      *_tensorflow('step: s', 'model', number('seconds', '.2f')),
+      *_tensorflow('decoding: s', 'decode', number('seconds', '.2f')),
+    ]
+  ),
+  'model': Table(
+    [
+      *_model('s', 'model'),
+      *_model('short rows, 6 + 6 blocks: s', 'short_rows_model'),
+    ]
+  ),
+  'decoding': Table(
+    [
+      column
+      for batch, beams in itertools.product((1, 4), (1, 4))
+      for column in _decoding(batch, beams)
+    ]
+  ),
+  'positions and pairs': Table(
+    [
+      Column('copy', part('a', 'claims_copy'), mean()),
+      Column('reverse', part('a', 'claims_reverse'), mean()),
+      Column('look up', part('b', 'claims_lookup'), mean()),
+    ]
+  ),
+  'span corruption': Table(_span_corruption()),
+  'ablations': Table([Column('log perplexity', part('f'), mean())]),
+  'cross-attention': Table(
+    [
+      Column('copy', part('g', 'claims_copy'), mean()),
+      Column(
+        'span corruption', part('g', 'synth_text_span_corruption'), mean()
+      ),
+      Column('translation', part('g', 'synth_wmt14_ende_v003'), mean()),
+    ]
+  ),
+  'sentence pairs': Table(
+    [
+      Column('both sentences', part('h', 'claims_pair'), mean()),
+      Column('one sentence', part('h', 'claims_single'), mean()),
+    ]
+  ),
+  'recall': Table([Column('nats per token', part('j'), mean())]),
+  'translation and dialogue': Table(
+    [
+      Column('translation', part('k'), mean()),
+      Column('dialogue', part('m'), mean()),
+    ]
+  ),
+  'tpu': Table(
+    [
+      *_compiled('pretrain_c4_now', '.1f'),
+      *_compiled('finetune_en_mix_now', '.1f', 'finetuning: '),
+    ]
+  ),
+  'tpu, before': Table(
+    [
+      *_compiled('pretrain_c4', '.1f'),
+      *_compiled('finetune_en_mix', '.1f', 'finetuning: '),
+    ],
+    [
+      *('SelfAttention', 'mtf random', 'R', 'FR', 'D', 'V'),
+      *('R+V', 'FR+V', 'D+V', 'R+D+V', 'Linformer'),
+    ],
+  ),
+  'tpu, one block': Table(
+    [
+      *_compiled('one_block', '.2f'),
+      *_compiled('one_block_finetune_en_mix', '.2f', 'finetuning: '),
+    ]
+  ),
+}
 
 
 def updated(document: str) -> str:
-  """Returns the document with the rows of its tables regenerated."""
+  """Returns the document with its tables made anew."""
   return re.sub(
-    r'(<!-- table: (.*) -->\n)((?:\|.*\n){2})(?:\|.*\n)*',
-    lambda match: match[1] + table(match[2], match[3]),
+    r'(<!-- table: (.*) -->\n)(?:\|.*\n)*',
+    lambda match: match[1] + str(TABLES[match[2]]),
     document,
   )
 

@@ -57,7 +57,7 @@ Adafactor = gin.external_configurable(
   mtf.optimize.AdafactorOptimizer, 'Adafactor', module='synth_mtf'
 )
 gin.add_config_file_search_path(gin_path())
-patches.find_packaged_gin_files()
+patches.read_gin_files()
 
 
 def _register_task_files() -> None:

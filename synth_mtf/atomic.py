@@ -5,7 +5,6 @@ import fcntl
 import glob
 import os
 import pathlib
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -26,7 +25,7 @@ def write(path: Path, text: str) -> None:
 @contextlib.contextmanager
 def writing(path: Path, mode: str = 'w') -> Iterator[IO[Any]]:
   """Yields a stream that writes a file atomically; see `write`."""
-  if '://' in str(path):
+  if filesystem.is_bucket(str(path)):
     # A bucket shows an object only once it is complete.
     with filesystem.writing_to_bucket(str(path), mode) as stream:
       yield stream
@@ -80,7 +79,7 @@ def new_folder(path: str) -> Iterator[pathlib.Path]:
 
 def check_new_folder(path: str) -> None:
   """Refuses a folder that exists, is in a bucket, or cannot be made."""
-  if '://' in path or os.path.lexists(path):
+  if filesystem.is_bucket(path) or os.path.lexists(path):
     raise UserError(
       f'{path} exists already, or is a bucket: give a new local folder'
     )
@@ -109,11 +108,6 @@ def folder_beside(whole: pathlib.Path) -> Iterator[pathlib.Path]:
     shutil.rmtree(folder, ignore_errors=True)
     if descriptor is not None:
       os.close(descriptor)
-
-
-def is_leftover(name: str) -> bool:
-  """Whether a name in a folder is that of what a killed process was writing."""
-  return re.fullmatch(r'\..+\.\d+\.partial', name) is not None
 
 
 def _locked(folder: pathlib.Path) -> int | None:
@@ -148,7 +142,7 @@ def one_at_a_time(folder: str, name: str) -> Iterator[None]:
   The operating system's lock on a file of this name, which stays. It ends with
   the process. Buckets have no locks, and neither have some drives.
   """
-  if '://' in folder:
+  if filesystem.is_bucket(folder):
     yield
     return
   os.makedirs(folder, exist_ok=True)
@@ -176,7 +170,7 @@ def sole_writer(folder: str, command: str) -> Iterator[None]:
   Raises:
     UserError: another process writes to the folder.
   """
-  if '://' in folder:
+  if filesystem.is_bucket(folder):
     yield
     return
   descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -198,16 +192,10 @@ def sole_writer(folder: str, command: str) -> Iterator[None]:
 
 def check_writable(folder: str, setting: str = '--model_dir') -> None:
   """Checks that a folder, which may not exist yet, is writable."""
-  if not folder.strip():
-    raise UserError(f'{setting} is empty: give a folder')
-  if '://' in folder:
+  filesystem.check_name(folder, setting)
+  if filesystem.is_bucket(folder):
     _check_bucket(folder, setting)
     return
-  if folder.startswith('~'):
-    raise UserError(
-      f'{setting} {folder}: the shell does not expand a ~ after `=`; give the '
-      'whole path'
-    )
   existing = _nearest_existing(folder)
   fault = _why_not_writable(existing)
   if fault:

@@ -5,8 +5,8 @@
 """
 
 from synth_mtf.host import patches
-from synth_mtf.run import device
+from synth_mtf.run import checks
 
-patches.each_run_inside(device.checked_run)
-patches.types_of_gin(device.takes_types_of_gin)
+patches.each_run_inside(checks.checked_run)
+patches.types_of_gin(checks.takes_types_of_gin)
 patches.leave_out_byte_order_marks()

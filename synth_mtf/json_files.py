@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from synth_mtf import atomic, filesystem, paths
+from synth_mtf import atomic, filesystem
 from synth_mtf.errors import UserError
 
 
@@ -15,12 +15,13 @@ def read(folder: str, name: str, parse: Callable[[Any], Any]) -> Any:
   Raises:
     UserError: the file is damaged, that is, `json` or `parse` fails on it.
   """
-  paths.check_entries(folder)
+  filesystem.check_entries(folder)
   path = os.path.join(folder, name)
   if not filesystem.exists(path):
     return None
+  data = filesystem.read(path, filesystem.RECORDS_BYTES)
   try:
-    text = filesystem.read(path).decode()
+    text = data.decode('utf-8-sig')
     content = json.loads(text)
     if r'\ud' in text.lower():  # half of a character, or two halves
       json.dumps(content, ensure_ascii=False).encode()

@@ -4,13 +4,16 @@
 the files.
 """
 
+import functools
+
+from mesh_tensorflow.transformer import utils
+
 from synth_mtf.host import patches
 from synth_mtf.run import evaluations
 
-RECORDER = evaluations.Recorder()
+patches.change_each_estimator(evaluations.recorded)
+patches.change_lines_read(evaluations.counted)
 patches.evaluate_with(
-  get_estimator=RECORDER.get_estimator,
-  eval_model=RECORDER.eval_model,
-  get_inputs_from_file=RECORDER.get_inputs_from_file,
+  eval_model=functools.partial(evaluations.eval_model, utils.eval_model),
   write_lines_to_file=evaluations.write_lines,
 )

@@ -58,7 +58,7 @@ def _folder() -> pathlib.Path:
 
 @functools.cache
 def _version() -> str:
-  """Returns a digest of what answers depend on beside the question."""
+  """Returns a digest of what answers depend on in addition to the question."""
   digest = hashlib.sha256()
   for name in _HOST:
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):

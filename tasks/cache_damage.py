@@ -12,7 +12,7 @@ from typing import Any
 
 import seqio
 
-from synth_mtf import json_files
+from synth_mtf import filesystem, json_files
 from synth_mtf.tasks import cache_files, cache_record, caching
 from synth_mtf.tasks.cache_record import Split
 
@@ -140,7 +140,7 @@ def _paths(folder: str, split: str, num_shards: int) -> list[str]:
 
 def _sizes(paths: Sequence[str]) -> list[int]:
   with concurrent.futures.ThreadPoolExecutor(_REQUESTS) as pool:
-    return list(pool.map(cache_files.size, paths))
+    return list(pool.map(filesystem.size, paths))
 
 
 def _description(path: str) -> dict[str, Any]:

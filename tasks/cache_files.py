@@ -10,7 +10,7 @@ import seqio
 import tensorflow.compat.v1 as tf
 from google.protobuf import message
 
-from synth_mtf import atomic
+from synth_mtf import atomic, filesystem
 from synth_mtf.errors import UserError
 from synth_mtf.tasks.cache_record import Shard
 
@@ -45,7 +45,7 @@ def write(
       statistics.add(example, record)
       if statistics.examples % _BATCH == 0:
         progress(statistics.examples)
-  shard = statistics.shard(size(path))
+  shard = statistics.shard(filesystem.size(path))
   verify(path, shard)
   return shard
 
@@ -86,7 +86,7 @@ def described(
     statistics.add(example, record)
 
   _, problem = _read(path, add)
-  return statistics.shard(size(path)), problem
+  return statistics.shard(filesystem.size(path)), problem
 
 
 def _read(path: str, use: Callable[[bytes], None]) -> tuple[int, str]:
@@ -166,7 +166,7 @@ def _feature(values: np.ndarray[Any, Any]) -> tf.train.Feature:
 @contextlib.contextmanager
 def _writing(path: str) -> Iterator[tf.io.TFRecordWriter]:
   """Yields a writer of TFRecords; the file appears when it is complete."""
-  if '://' in path:
+  if filesystem.is_bucket(path):
     with tf.io.TFRecordWriter(path) as writer:
       yield writer
     return
@@ -215,8 +215,3 @@ class _Statistics:
 def new_digest() -> Any:
   """Returns the hash function of a cache's digests."""
   return hashlib.blake2b(digest_size=8)
-
-
-def size(path: str) -> int:
-  """Returns the number of bytes of a file."""
-  return tf.io.gfile.stat(path).length

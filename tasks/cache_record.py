@@ -1,8 +1,8 @@
-"""What is in a cache of a task: its record, beside seqio's own files.
+"""What is in a cache of a task: its record, next to seqio's own files.
 
 `synth-mtf cache` writes seqio's cached tasks: for each split, files of
 TFRecords (shards), `info.<split>.json` and `stats.<split>.json`, and
-`COMPLETED` once all are there. Beside them, `synth_mtf.json` records what they
+`COMPLETED` once all are there. Next to them, `synth_mtf.json` records what they
 were written from, and each file once it has been read back.
 """
 
@@ -13,9 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import seqio
-import tensorflow.compat.v2 as tf
 
-from synth_mtf import json_files
+from synth_mtf import filesystem, json_files
 from synth_mtf.tasks import data_settings
 
 RECORD = 'synth_mtf.json'
@@ -117,12 +116,12 @@ def shard_path(folder: str, split: str, number: int, num_shards: int) -> str:
 
 def listed(folder: str) -> list[str]:
   """Returns the names in a folder."""
-  return [name.rstrip('/') for name in tf.io.gfile.listdir(folder)]
+  return filesystem.names(folder)
 
 
 def is_completed(folder: str) -> bool:
   """Whether seqio reads the cache in a folder."""
-  return tf.io.gfile.exists(os.path.join(folder, COMPLETED))
+  return filesystem.exists(os.path.join(folder, COMPLETED))
 
 
 def read(folder: str) -> Record | None:
@@ -146,7 +145,8 @@ def of_task(task: str) -> Record | None:
   if cache_dir is None:
     return None
   folder = folder_of(cache_dir, task)
-  return _read_once(folder) if is_completed(folder) else None
+  with filesystem.named_by('--cache_dir'):
+    return _read_once(folder) if is_completed(folder) else None
 
 
 @functools.cache

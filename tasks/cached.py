@@ -5,8 +5,8 @@ import os
 import shlex
 
 import seqio
-import tensorflow.compat.v1 as tf
 
+from synth_mtf import filesystem
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import cache_damage, cache_record, data_settings
 from synth_mtf.tasks.cache_record import COMPLETED, Record, Split
@@ -69,9 +69,10 @@ def _folder(task: seqio.Task) -> str | None:
   """Returns the folder in which a task is cached, or begun to be."""
   for cache_dir in seqio.get_global_cache_dirs():
     folder = cache_record.folder_of(cache_dir, task.name)
-    for mark in (COMPLETED, cache_record.RECORD):
-      if tf.io.gfile.exists(os.path.join(folder, mark)):
-        return folder
+    with filesystem.named_by('--cache_dir'):
+      for mark in (COMPLETED, cache_record.RECORD):
+        if filesystem.exists(os.path.join(folder, mark)):
+          return folder
   return None
 
 

@@ -26,7 +26,6 @@ from synth_mtf.tasks import (
   vocabulary,
 )
 from synth_mtf.tasks.cache_record import COMPLETED, Record, Split
-from synth_mtf.tasks.files import storage
 from synth_mtf.tasks.files.source import (
   FilesDataSource,
   MissingFiles,
@@ -74,7 +73,7 @@ class TaskCache:
     if shard is None:
       return False
     path = self._path(split, number)
-    return tf.io.gfile.exists(path) and cache_files.size(path) == shard.size
+    return filesystem.exists(path) and filesystem.size(path) == shard.size
 
   def _path(self, split: str, number: int) -> str:
     num_shards = self.record.splits[split].num_shards
@@ -88,7 +87,7 @@ class TaskCache:
       UserError: another process writes this cache, or has written it meanwhile
         with another vocabulary or from other files.
     """
-    tf.io.gfile.makedirs(self.folder)
+    filesystem.make_folder(self.folder)
     with atomic.sole_writer(self.folder, '`synth-mtf cache`'):
       _check_unchanged(self.folder, self.record)
       self.record.splits.update(_begun(self.folder))
@@ -195,8 +194,7 @@ def _begun(folder: str) -> dict[str, Split]:
   record = cache_record.read(folder)
   if record is not None:
     return record.splits
-  names = filesystem.names(folder)
-  if not all(map(atomic.is_leftover, names)):  # of a process that was killed
+  if filesystem.names(folder):
     raise UserError(
       f'{folder} has files, but none is the {cache_record.RECORD} of '
       '`synth-mtf cache`; nothing was changed. Give another --out.'
@@ -249,7 +247,7 @@ def size_of_files(source: FilesDataSource, split: str) -> int:
   paths: list[str] = []
   for path, reader in source.existing_files(split).items():
     paths.extend(reader.files(path))
-  return storage.total_bytes(paths)
+  return filesystem.total_bytes(paths)
 
 
 def _chosen(task: seqio.Task) -> seqio.DataSource:

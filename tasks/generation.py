@@ -16,9 +16,10 @@ from t5.data import preprocessors
 from t5.evaluation import metrics
 from tensorflow_datasets.summarization import xsum
 
+from synth_mtf import filesystem
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import dialogue_metrics
-from synth_mtf.tasks.files import formats, storage
+from synth_mtf.tasks.files import formats
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import TOKENIZE, adopt, define
 
@@ -44,8 +45,9 @@ def _stem(path: str) -> str:
 
 def _text(path: str) -> str:
   """Returns the text of a file, without a byte order mark."""
-  with storage.reading(path) as stream, formats.fault_at(path, 1):
-    return formats.decode(stream.read().removeprefix(formats.BOM))
+  data = filesystem.read(path, filesystem.DOCUMENT_BYTES)
+  with formats.fault_at(path, 1):
+    return formats.decode(data.removeprefix(formats.BOM))
 
 
 @dataclasses.dataclass(eq=False)
@@ -66,16 +68,13 @@ class StoryReader(formats.FolderReader):
 
   def find(self, path: str) -> list[str]:
     stories = super().find(path)
-    folders = storage.find(path, 'url_lists/')
+    folders = filesystem.find(path, 'url_lists/')
     root = folders[0] if folders else path
-    lists = [
-      name for name in _URL_LISTS if storage.is_file(os.path.join(root, name))
-    ]
+    paths = {name: os.path.join(root, name) for name in _URL_LISTS}
+    lists = [name for name in paths if filesystem.has_file(paths[name])]
     if not folders and not lists:
       return [x for x in stories if _stem(x)[0] in self.first_digits]
-    filled = [
-      name for name in lists if storage.total_bytes([os.path.join(root, name)])
-    ]
+    filled = [name for name in lists if filesystem.size(paths[name])]
     if len(filled) < len(_URL_LISTS):
       raise UserError(
         f'{root} has URLs in {", ".join(filled) or "no list"}; expected them '
@@ -111,7 +110,7 @@ class XsumReader(formats.FolderReader):
     root = os.path.dirname(path.rstrip('/'))
     articles = {_stem(file): file for file in super().find(root)}
     split_file = os.path.join(root, _XSUM_IDS)
-    if not articles or not storage.is_file(split_file):
+    if not articles or not filesystem.has_file(split_file):
       folders = ' or '.join(self.folders)
       raise UserError(f'{root} needs {_XSUM_IDS}, and articles in {folders}.')
     text = _text(split_file)

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import seqio
 
+from synth_mtf import filesystem
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import cache_record
-from synth_mtf.tasks.files import index, storage
+from synth_mtf.tasks.files import index
 from synth_mtf.tasks.files.source import (
   FilesDataSource,
   MissingFiles,
@@ -109,10 +110,14 @@ class SplitRows(NamedTuple):
   split: str
   files: Sequence[index.FileIndex] = ()  # official files; none for TFDS
   missing: str = ''  # the error if required files are missing
+  is_own: bool = False  # whether a module has registered the task's source
+  own_rows: int | None = None  # of such a source, if it says so
 
   @property
   def rows(self) -> int | None:
     """Number of rows, the released number for TFDS; None if unknown."""
+    if self.is_own:
+      return self.own_rows
     if not self.files:
       return released_rows(self.task, self.split)
     total = 0
@@ -137,12 +142,12 @@ class SplitRows(NamedTuple):
   @property
   def digest(self) -> str:
     """Digest of the content of all files; '' if they were not fully read."""
-    if self.rows is None:
+    if self.rows is None or self.is_own:
       return ''
     digest = hashlib.blake2b(digest_size=8)
     for file in self.files:
       for path in file.reader.files(file.path):
-        with storage.reading(path) as stream:
+        with filesystem.reading(path) as stream:
           while chunk := stream.read(1 << 20):
             digest.update(chunk)
     return digest.hexdigest()
@@ -180,8 +185,15 @@ def splits_of(
 ) -> Iterator[SplitRows]:
   """Yields all splits of a task, or those in `only`, and reads their files.
 
-  T5's own tasks have no files; their splits are the released ones.
+  T5's own tasks have no files; their splits are the released ones. The source
+  of a task from a user's module is not read, but asked for its splits.
   """
+  if not isinstance(task.source, (TwoSources, seqio.TfdsDataSource)):
+    for split in task.source.splits:
+      if not only or split in only:
+        rows = task.source.num_input_examples(split)
+        yield SplitRows(task.name, split, is_own=True, own_rows=rows)
+    return
   if not isinstance(task.source, TwoSources):
     splits: Any = released_counts().get(task.name, {})
     official = None

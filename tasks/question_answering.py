@@ -18,7 +18,8 @@ from t5.data import postprocessors
 from t5.evaluation import metrics
 from tensorflow_datasets.core import hashing
 
-from synth_mtf.tasks.files import formats, storage
+from synth_mtf import filesystem
+from synth_mtf.tasks.files import formats
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import TOKENIZE, adopt, define, splits
 
@@ -35,8 +36,8 @@ _WEB_ANSWER = re.compile(r'\(description (?:"([^"]+)"|([^)]+))\)')
 @functools.lru_cache(maxsize=2)
 def _parsed(path: str, expected: str, _state: str) -> Any:
   """Returns the value of a file, cached until its state changes."""
-  with storage.reading(path) as stream:
-    return formats.parse_json(formats.decode(stream.read()), expected)
+  data = filesystem.read(path, filesystem.DOCUMENT_BYTES)
+  return formats.parse_json(formats.decode(data), expected)
 
 
 @contextlib.contextmanager
@@ -69,7 +70,7 @@ class SquadReader(formats.Reader):
   def place(self, path: str, start: int, error: formats.RowError) -> str:
     line = 1 + error.line
     if error.near:
-      with storage.reading(path) as stream:
+      with filesystem.reading(path) as stream:
         data = stream.read()
       offset = data.find(error.near.encode())
       if offset >= 0:
@@ -79,7 +80,7 @@ class SquadReader(formats.Reader):
   def records(
     self, path: str, start: int = 0, end: int | None = None
   ) -> Iterator[formats.Record]:
-    whole = _parsed(path, self.expected, storage.state([path]))
+    whole = _parsed(path, self.expected, filesystem.state([path]))
     for number, item in enumerate(self.items(whole)[start:end], start):
       yield formats.Record(item, number)
 

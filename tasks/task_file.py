@@ -5,6 +5,7 @@ as gin has read the settings, for T5's main, and before a name is looked up
 here; again if a file has changed.
 """
 
+import collections
 import functools
 import os
 import re
@@ -17,9 +18,10 @@ import yaml
 from t5.data import postprocessors
 from t5.evaluation import metrics
 
+from synth_mtf import filesystem
 from synth_mtf.errors import UserError, nearest
 from synth_mtf.tasks import data_settings, task_readers, vocabulary
-from synth_mtf.tasks.files import formats, source, storage
+from synth_mtf.tasks.files import formats, source
 from synth_mtf.tasks.registering import PREFIX, TOKENIZE
 
 
@@ -56,6 +58,7 @@ _TWO_CLASS_METRICS = (*_CLASS_METRICS, 'f1_score_with_invalid')
 _LOG_PERPLEXITY = 'log_perplexity'
 
 _MOST_DEPTH = 10  # of lists and mappings in the YAML file
+_MOST_BYTES = 1 << 20  # of the YAML file, which is parsed in Python
 
 _registered: list[str] = []
 _state = {'': ''}  # of the files when they were registered
@@ -68,7 +71,7 @@ def register() -> Sequence[str]:
   """
   setting = data_settings.settings().task_file or ''
   paths = [os.path.expanduser(p.strip()) for p in setting.split(',') if p]
-  state = {setting: storage.state(paths)}
+  state = {setting: filesystem.state(paths)}
   if state == _state:
     return _registered
   _remove()
@@ -108,8 +111,8 @@ def _nearest(name: str) -> str:
 
 def _load(path: str) -> tuple[dict[str, Any], dict[str, int]]:
   """Returns the fields of a file, whose scalars are texts, and their lines."""
-  with storage.reading(path) as stream:
-    text = stream.read().decode('utf-8-sig')
+  with filesystem.explained(path):
+    text = filesystem.read(path, _MOST_BYTES).decode('utf-8-sig')
   try:
     _check_depth(text, path)
     tree = yaml.compose(text, yaml.BaseLoader)
@@ -145,11 +148,11 @@ def _check_names(node: Any, path: str) -> None:
   """Rejects a name that a mapping has twice; YAML takes the last."""
   if not isinstance(node, yaml.MappingNode):
     return
-  names = [key.value for key, _ in node.value]
+  names = collections.Counter(key.value for key, _ in node.value)
   for key, value in node.value:
     with formats.fault_at(path, key.start_mark.line + 1):
       formats.expect(
-        names.count(key.value) == 1, f'{key.value!r} appears twice', 'it once'
+        names[key.value] == 1, f'{key.value!r} appears twice', 'it once'
       )
     _check_names(value, path)
 
@@ -176,11 +179,13 @@ def _split(
   formats.check_json(file, str, split)
   reader = task_readers.reader_of(file, quotes)
   result = source.Split.of([file], reader(*template))
-  path = file if '://' in file else os.path.join(folder, file)
+  path = filesystem.join(folder, file)
+  is_there = result.files(folder) or data_settings.settings().cache_dir
+  similar = ' or '.join(filesystem.similar(path))
   formats.expect(
-    result.files(folder) or data_settings.settings().cache_dir,
+    is_there,
     f'{path} does not exist',
-    'a file',
+    f'a file; there is {similar}' if similar else 'a file',
   )
   return result
 
@@ -193,8 +198,7 @@ def _register(path: str) -> None:
     task = _new_name(fields['name'])
   labels = fields.get('labels', ())
   with formats.fault_at(path, lines.get('labels', 1)):
-    for label in labels:
-      times = labels.count(label)
+    for label, times in collections.Counter(labels).items():
       formats.expect(times == 1, f'{times} times the label {label!r}', 'once')
   quotes = fields.get('quotes')
   with formats.fault_at(path, lines.get('quotes', 1)):

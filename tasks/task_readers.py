@@ -1,6 +1,7 @@
 """The formats of a user's own files: TSV, CSV and JSON lines."""
 
 import abc
+import contextlib
 import csv
 import dataclasses
 import json
@@ -8,7 +9,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from synth_mtf.tasks.files import formats, storage
+from synth_mtf import filesystem
+from synth_mtf.tasks.files import formats
 
 # Texts, each with the column that follows it, if any.
 Template = Sequence[tuple[str, str | None]]
@@ -27,14 +29,19 @@ _ADVICE = (
 
 @dataclasses.dataclass(eq=False)
 class TaskReader(formats.Reader):
-  """Base class for readers that fill templates with the columns of a row."""
+  """Base class for readers that fill templates with the columns of a row.
+
+  In every format, a blank line is skipped, a row without a target is malformed,
+  and other empty cells are kept. All but the second are reported as odd.
+  """
 
   templates: Mapping[str, Template]
   labels: Sequence[str]
   numbers: bool
 
   schema = {'inputs': formats.TEXT, 'targets': formats.TEXT}
-  reports_line_ends = True
+  # Other programs write a byte order mark and CR LF: both are read as usual.
+  reports_line_ends = False
 
   def __post_init__(self) -> None:
     columns: list[str] = []
@@ -47,6 +54,7 @@ class TaskReader(formats.Reader):
     """Returns the columns by name."""
 
   def parse(self, record: formats.Record) -> formats.Items:
+    formats.skip_blank(record)
     row = self.row(record)
     inputs = _filled(self.templates['inputs'], row)
     targets = _filled(self.templates['targets'], row)
@@ -58,6 +66,10 @@ class TaskReader(formats.Reader):
         f'the target {formats.quote(targets)}',
         'a number',
       )
+    formats.expect(targets.strip(), 'an empty target', 'a text')
+    for name in dict.fromkeys(self.columns):
+      if not row[name].strip():
+        yield formats.Oddity(f'an empty {name!r}', 'kept')
     yield {'inputs': inputs, 'targets': targets}
 
 
@@ -86,17 +98,21 @@ class TsvReader(formats.TsvReader, TaskReader):
   """
 
   exact = True
+  reports_line_ends = False
 
   def read_header(
     self, path: str
   ) -> tuple[formats.Record, Sequence[str] | None]:
-    with storage.reading(path) as stream, formats.fault_at(path, 1):
-      first = formats.decode(stream.readline().removeprefix(formats.BOM))
+    with filesystem.reading(path) as stream, formats.fault_at(path, 1):
+      line = next(formats.lines(stream), b'')
+      first = formats.decode(line.removeprefix(formats.BOM))
       _refuse_other_formats(first, self.columns)
     return super().read_header(path)
 
+  def is_row(self, line: bytes) -> bool:
+    return True  # `parse` skips those that are blank
+
   def oddities(self, record: formats.Record) -> Iterator[formats.Oddity]:
-    yield from super().oddities(record)
     if any(map(_is_quoted, record.unmarked.rstrip(b'\r\n').split(b'\t'))):
       yield formats.Oddity(
         'a field with doubled quotes in quotes',
@@ -126,7 +142,7 @@ class PlainTsvReader(TsvReader):
   """Reads a TSV file with a header, all of whose quotes are plain text."""
 
   def oddities(self, record: formats.Record) -> Iterator[formats.Oddity]:
-    yield from formats.TsvReader.oddities(self, record)
+    yield from ()
 
 
 class CsvReader(TaskReader):
@@ -142,8 +158,11 @@ class CsvReader(TaskReader):
   def read_header(
     self, path: str
   ) -> tuple[formats.Record, Sequence[str] | None]:
-    with storage.reading(path) as stream:
-      header = next(self.split(stream, 0), formats.Record(b'', 0))
+    header = formats.Record(b'', 0)
+    with filesystem.reading(path) as stream:
+      for header in self.split(stream, 0):
+        if header.unmarked.strip():
+          break
     with formats.fault_at(path, 1):
       names = self._fields(header)
       if len(names) == 1:
@@ -156,14 +175,11 @@ class CsvReader(TaskReader):
       lines = _Lines(stream)
       # The bytes of every character but quotes and delimiters stay apart.
       text = (line.decode('latin-1') for line in lines)
-      try:
-        fields = next(csv.reader(text, delimiter=self.delimiter, strict=True))
-      except StopIteration:
+      with contextlib.suppress(csv.Error, StopIteration):  # `row` reports it
+        next(csv.reader(text, delimiter=self.delimiter, strict=True))
+      if not lines.data:
         return
-      except csv.Error:
-        fields = ['?']  # `row` reports it
-      if fields:
-        yield formats.Record(lines.data, start)
+      yield formats.Record(lines.data, start)
       start += len(lines.data)
 
   def row(self, record: formats.Record) -> dict[str, str]:

@@ -95,9 +95,14 @@ class PassageReader(SentenceReader):
 
 
 class TextJsonReader(SentenceReader):
-  """Reads JSON lines with the text under "text", as in C4's own files."""
+  """Reads JSON lines with the text under "text", as in C4's own files.
+
+  A user's own files may have blank lines.
+  """
 
   def texts(self, record: formats.Record) -> list[str]:
+    if self.validation is not None:
+      formats.skip_blank(record)
     return [formats.json_row(record, {'text': str})['text']]
 
 

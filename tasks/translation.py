@@ -11,7 +11,8 @@ from typing import Any
 
 import seqio
 
-from synth_mtf.tasks.files import formats, storage
+from synth_mtf import filesystem
+from synth_mtf.tasks.files import formats
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import PREFIX, adopt, rate_by_rows
 
@@ -35,8 +36,10 @@ class ParallelReader(formats.Reader):
   def read_header(self, path: str) -> tuple[formats.Record, None]:
     """Refuses files with markup, such as the SGML of WMT's test sets."""
     for file in self.files(path):
-      with storage.reading(file) as stream, formats.fault_at(file, 1):
-        line = formats.decode(stream.readline().removeprefix(formats.BOM))
+      with filesystem.reading(file) as stream, formats.fault_at(file, 1):
+        line = formats.decode(
+          next(formats.lines(stream), b'').removeprefix(formats.BOM)
+        )
         formats.expect(
           not formats.MARKUP.match(line),
           f'SGML or XML: {formats.quote(line.strip())}',

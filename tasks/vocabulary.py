@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -12,7 +13,6 @@ from typing import Any
 
 import seqio
 import t5.data
-import tensorflow.compat.v2 as tf
 
 from synth_mtf import atomic, filesystem
 from synth_mtf.errors import UserError
@@ -29,12 +29,16 @@ MOST_CHARACTERS = 10_000_000
 
 # The special ids that T5 expects.
 _IDS = {'pad_id': 0, 'eos_id': 1, 'unk_id': 2, 'bos_id': -1}
+_MOST_MODEL_BYTES = 64 << 20  # a vocabulary of 250,000 pieces has 4
+_MOST_LINE_BYTES = 16_384
+# A character has four bytes at most.
+_SHORT_PART = re.compile(r'.{1,4096}(?=\s|$)|.{1,4096}')
 # SentencePiece's; the first is T5's.
 MODEL_TYPES = ('unigram', 'bpe')
 _TRAINER_OPTIONS = {
   **_IDS,
   'hard_vocab_limit': False,
-  'max_sentence_length': 16_384,
+  'max_sentence_length': _MOST_LINE_BYTES,
   'num_threads': 2,  # fixed, because it affects the order of summation
   'minloglevel': 1,
 }
@@ -86,14 +90,12 @@ def load(vocabulary: str | None) -> seqio.Vocabulary:
     pieces.check(model)
     loaded = seqio.SentencePieceVocabulary(path, _missing_sentinels(model))
     loaded.load_model()
+  except filesystem.Unreadable as error:
+    raise _not_a_model(path, error) from error
   except UserError as error:
     raise UserError(f'vocabulary {path!r}: {error}') from error
   except Exception as error:
-    raise UserError(
-      f'vocabulary {path!r} cannot be read as a SentencePiece model ({error}); '
-      "expected the path of a .model file, 'bytes', or nothing for T5's own "
-      'vocabulary.'
-    ) from error
+    raise _not_a_model(path, error) from error
   for name in ('pad_id', 'eos_id'):
     number = getattr(loaded.tokenizer, name)()
     if number != _IDS[name]:
@@ -103,6 +105,14 @@ def load(vocabulary: str | None) -> seqio.Vocabulary:
         f'Train it with {flags}.'
       )
   return loaded
+
+
+def _not_a_model(path: str, error: Exception) -> UserError:
+  return UserError(
+    f'vocabulary {path!r} cannot be read as a SentencePiece model ({error}); '
+    "expected the path of a .model file, 'bytes', or nothing for T5's own "
+    'vocabulary.'
+  )
 
 
 def describe(vocabulary: Any) -> dict[str, Any]:
@@ -120,13 +130,7 @@ def describe(vocabulary: Any) -> dict[str, Any]:
 
 
 def _read(path: str) -> Any:
-  if os.path.exists(path) and not os.path.isfile(path):
-    raise ValueError('it is a folder, a pipe or a device')
-  with tf.io.gfile.GFile(path, 'rb') as stream:
-    data = stream.read()
-  if filesystem.is_lfs_pointer(data):
-    raise ValueError(f'it is {filesystem.LFS_POINTER}')
-  return pieces.Model.FromString(data)
+  return pieces.Model.FromString(filesystem.read(path, _MOST_MODEL_BYTES))
 
 
 def _missing_sentinels(model: Any) -> int:
@@ -139,7 +143,7 @@ def _missing_sentinels(model: Any) -> int:
   except ValueError as error:
     raise UserError(str(error)) from error
   if 0 < own < EXTRA_IDS:
-    raise UserError(f'it has {own} sentinels of its own; T5 needs {EXTRA_IDS}')
+    raise UserError(f'it has {own} sentinels; T5 needs {EXTRA_IDS}')
   return 0 if own else EXTRA_IDS
 
 
@@ -154,10 +158,10 @@ def train(
   Training is deterministic and reads up to `MOST_CHARACTERS` of the texts.
   `size` is that without T5's sentinels; short texts may yield fewer.
   """
-  lines = []
+  lines: list[str] = []
   characters = 0
   for text in texts:
-    lines.append(text + '\n')
+    lines += _parts(text)
     characters += len(text)
     if characters > MOST_CHARACTERS:
       break
@@ -166,7 +170,7 @@ def train(
   )
   trainer = subprocess.run(
     [sys.executable, '-c', _TRAINER, options],
-    input=''.join(lines).encode(),
+    input='\n'.join(lines).encode(),
     capture_output=True,
   )
   if trainer.returncode:
@@ -179,6 +183,20 @@ def train(
     )
   with atomic.writing(model, 'wb') as stream:
     stream.write(trainer.stdout)
+
+
+def _parts(text: str) -> list[str]:
+  """Returns the lines of a text; the trainer would leave out very long ones.
+
+  They are cut at spaces, or anywhere if there are none.
+  """
+  parts: list[str] = []
+  for line in text.splitlines():
+    if len(line.encode()) <= _MOST_LINE_BYTES:
+      parts.append(line)
+    else:
+      parts += _SHORT_PART.findall(line)
+  return parts
 
 
 VOCABULARY = SettingVocabulary()

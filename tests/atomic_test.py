@@ -63,7 +63,7 @@ def test_an_error_names_the_file(tmp_path):
     ('s4://a/b', 'b exists already, or is a bucket'),
     ('file/new', 'the new folder .*/new cannot be written: .*is not a folder'),
     ('', 'the new folder is empty'),
-    ('~/new', 'the shell does not expand a ~'),
+    ('~/new', 'the shell replaces ~ only at the start'),
   ],
 )
 def test_no_new_folder(tmp_path, monkeypatch, name, message):

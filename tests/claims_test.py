@@ -8,8 +8,8 @@ import seqio
 import tensorflow_datasets
 
 from benchmarks import claims, claims_tasks
-from benchmarks.accelerator.windows import share_within
 from benchmarks.claims_parts import PARTS
+from benchmarks.windows import share_within
 from tests import official_files
 from tests.conftest import CHECKOUT
 
@@ -124,10 +124,13 @@ def test_the_share_of_attention_within_a_window():
 
 
 @pytest.mark.slow  # trains
-def test_where_r_looks(tmp_path):
+@pytest.mark.parametrize('device', [[], ['--device=cpu']])
+def test_where_r_looks(tmp_path, device):
   text = official_files.write_text(tmp_path / 'data')
   options = ['--seeds', '3', '--steps', '2', '--out', str(tmp_path)]
-  claims.main(['n', *options, '--data_dir', str(text)])
+  claims.main(['n', *options, *device, '--data_dir', str(text)])
+  (log,) = tmp_path.rglob('seed_3/log')
+  assert ('SimdMeshImpl' in log.read_text()) == bool(device)
   shares = json.loads((tmp_path / 'n.json').read_text())['shares']
   (tables,) = shares.values()
   assert len(tables) == 2  # blocks

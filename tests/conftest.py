@@ -35,14 +35,14 @@ from t5.models import mesh_transformer_main  # noqa: F401
 from synth_mtf import remembered
 from synth_mtf.cpu import padding
 from synth_mtf.results import standard_error
-from synth_mtf.run import outcome, output
+from synth_mtf.run import current, output
 from synth_mtf.tasks import cache_record, dialogue_metrics, vocabulary
 from tests import official_files
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
-REAL_DATA = pathlib.Path(
-  os.environ.get('SYNTH_MTF_TEST_DATA') or CHECKOUT.parent / 'shared' / 'data'
-)
+_DATA_VARIABLE = 'SYNTH_MTF_TEST_DATA'
+_given = os.environ.get(_DATA_VARIABLE)
+REAL_DATA = pathlib.Path(_given).resolve() if _given else None
 
 # Background processes ignore Ctrl-C, and so would every process that a test
 # starts and interrupts.
@@ -64,6 +64,8 @@ def pytest_configure():
 
   Their processes run this checkout, whatever is installed or on PYTHONPATH.
   """
+  if REAL_DATA and not REAL_DATA.is_dir():
+    raise pytest.UsageError(f'{_DATA_VARIABLE}={REAL_DATA} is not a folder')
   if 'PYTEST_XDIST_WORKER' in os.environ:
     return  # it uses the folder of the process that started it
   paths = [str(CHECKOUT), os.environ.get('PYTHONPATH')]
@@ -91,12 +93,10 @@ def _no_settings_of_other_tests(monkeypatch):
   _remove_settings(monkeypatch)
   folder = pathlib.Path(tempfile.mkdtemp())  # inside that of all tests
   monkeypatch.setattr(remembered, '_folder', lambda: folder)
-  monkeypatch.setattr(output, '_kept', [])  # it begins the process's next log
   random.seed(0)  # Mesh-TensorFlow and metrics draw from them
   np.random.seed(0)
   # seqio leaves it as it was when a data set failed.
   monkeypatch.setattr(seqio.utils, '_NEXT_MAP_SEED', None)
-  outcome.clear()
   # By path: the folders of tests that passed are removed, and their names used
   # again.
   vocabulary.load.cache_clear()
@@ -115,7 +115,10 @@ def _no_settings_of_other_tests(monkeypatch):
   logging.set_verbosity(_VERBOSITY)
   tf.logging.set_verbosity(tf.logging.ERROR)
   flags.FLAGS.unparse_flags()
-  with mock.patch.dict(os.environ):  # commands set some for their processes
+  with (
+    mock.patch.dict(os.environ),  # commands set some for their processes
+    current.begun(current.Run()),
+  ):
     yield
   output.end_wait()  # of a command that failed
   for number, handler in handlers.items():
@@ -155,7 +158,7 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
       if item.get_closest_marker('xla'):
         item.add_marker(skip)
-  if REAL_DATA.is_dir():
+  if REAL_DATA:
     return
   deselected = [item for item in items if 'real_data' in item.fixturenames]
   config.hook.pytest_deselected(items=deselected)
@@ -173,6 +176,7 @@ def made_data(tmp_path_factory) -> pathlib.Path:
 @pytest.fixture(scope='session')
 def real_data() -> pathlib.Path:
   """The folder of real benchmark files; without it, no test requests them."""
+  assert REAL_DATA
   return REAL_DATA
 
 
@@ -181,7 +185,7 @@ _MADE = pytest.param('made_data', id='made')
 
 
 @pytest.fixture(
-  scope='session', params=[_MADE, _REAL] if REAL_DATA.is_dir() else [_MADE]
+  scope='session', params=[_MADE, _REAL] if REAL_DATA else [_MADE]
 )
 def official_data(request) -> pathlib.Path:
   """Official files: generated ones, and the real ones if present."""
@@ -191,8 +195,7 @@ def official_data(request) -> pathlib.Path:
 @pytest.fixture(scope='session')
 def some_data(request) -> pathlib.Path:
   """The real files if present, otherwise generated ones."""
-  there = REAL_DATA.is_dir()
-  return request.getfixturevalue('real_data' if there else 'made_data')
+  return request.getfixturevalue('real_data' if REAL_DATA else 'made_data')
 
 
 @pytest.fixture(scope='session')

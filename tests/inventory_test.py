@@ -86,9 +86,9 @@ def _ours(label: str, model: str) -> str:
   if of.endswith(' steps'):
     return _share(part, int(of.split()[0]))
   if part == 'compiled':
-    return str(tables.entries('tpu.pretrain_c4_now')[model]['gflop'])
+    return str(tables.section('tpu', 'pretrain_c4_now')[model]['gflop'])
   if part == 'e':
-    return str(tables.entries('claims_e.model')[model]['x'])
+    return tables.median_speed(tables.section('claims_e', 'model')[model])
   (value,) = (
     row['value'] for row in _measured(part, of) if row['model'] == model
   )
@@ -97,7 +97,7 @@ def _ours(label: str, model: str) -> str:
 
 def _share(part: str, step: int) -> str:
   """Returns the share of R's attention within a window, of the seeds."""
-  path = tables.HERE / 'results' / f'claims_{part}.json'
+  path = tables.RESULTS / f'claims_{part}.json'
   of_seeds = [
     statistics.fmean(dict(steps)[step] for steps in of_seed.values())
     for of_seed in json.loads(path.read_text())['shares'].values()
@@ -108,7 +108,7 @@ def _share(part: str, step: int) -> str:
 
 def _measured(part: str, of: str = '') -> Iterator[dict[str, Any]]:
   """Yields the rows of a part, or those of the tasks with a word."""
-  path = tables.HERE / 'results' / f'claims_{part}.json'
+  path = tables.RESULTS / f'claims_{part}.json'
   results = json.loads(path.read_text())
   for row in results['rows']:
     if of in row['task']:
@@ -183,7 +183,7 @@ def test_every_label_is_explained():
       assert (part if of.endswith(' steps') else label) in known
 
 
-@pytest.mark.parametrize('part', ['h', 'j', 'k', 'l', 'm', 'n'])
+@pytest.mark.parametrize('part', ['h', 'i', 'j', 'k', 'l', 'm', 'n'])
 def test_values_are_those_of_the_losses_of_the_seeds(part):
   for row in _measured(part):
     at = row['evaluated'].index(row['steps'])
@@ -207,6 +207,22 @@ def test_dialogue_after_more_steps():
     assert number == f'{mean:.3f} ± {spread:.3f}'
 
 
+def test_sentence_pairs_with_a_decoder():
+  text = ' '.join((CHECKOUT / 'docs' / 'results.md').read_text().split())
+  (numbers,) = re.findall(
+    r'after 750 steps, it has (.*?) on both sentences, as one seed of three '
+    r'stays at (.*?), and (.*?) on one sentence\.',
+    text,
+  )
+  pair, single = _measured('i')
+  assert pair['steps'] == single['steps'] == 750
+  worst = max(of_seed[-1] for of_seed in pair['losses'].values())
+  found = [
+    ' ± '.join(f'{x:.3f}' for x in row['value']) for row in (pair, single)
+  ]
+  assert [*numbers] == [found[0], f'{worst:.3f}', found[1]]
+
+
 def test_encoders_at_their_best_step():
   text = ' '.join((CHECKOUT / 'docs' / 'results.md').read_text().split())
   for row in _measured('l', 'ag_news'):
@@ -217,7 +233,7 @@ def test_encoders_at_their_best_step():
 
 
 def test_the_share_within_the_window_grows_in_each_table():
-  path = tables.HERE / 'results' / 'claims_n.json'
+  path = tables.RESULTS / 'claims_n.json'
   for of_seed in json.loads(path.read_text())['shares'].values():
     for steps in of_seed.values():
       shares = [share for _, share in steps]

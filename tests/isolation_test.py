@@ -1,6 +1,5 @@
 """What a test leaves in its process, no other test finds."""
 
-import contextlib
 import logging
 import os
 import random
@@ -14,7 +13,7 @@ import tensorflow.compat.v1 as tf
 from absl import flags
 
 from synth_mtf import tasks
-from synth_mtf.run import outcome, output
+from synth_mtf.run import current
 
 TASK = """
 name: left
@@ -28,8 +27,7 @@ metrics: [accuracy]
 def state():
   """What tests of a process share."""
   return {
-    'outcome': [outcome.result(), *outcome.written()],
-    'kept': [*output._kept],  # noqa: SLF001
+    'outcome': current.run().outcome.result,
     'environment': {n: v for n, v in os.environ.items() if 'SYNTH_MTF' in n},
     'gin': gin.config_str(),
     'caches': [*seqio.get_global_cache_dirs()],
@@ -57,10 +55,7 @@ def test_each_test_finds_the_same(found, tmp_path, case):
   found.append(state())
   assert found[-1] == found[0]
 
-  outcome.set_result('step 1')
-  outcome.add_written('a')
-  with output.kept(), contextlib.suppress(OSError):
-    os.write(1, b'left')
+  current.run().outcome.result = 'step 1'
   os.environ['SYNTH_MTF_DATA_DIR'] = str(tmp_path)
   (tmp_path / 'task.yaml').write_text(TASK)
   (tmp_path / 'a.tsv').write_text('q\ta\none\ttwo\n')

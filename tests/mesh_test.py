@@ -1,5 +1,7 @@
 """Placement meshes: split over four devices, a layer computes the same."""
 
+import itertools
+
 import mesh_tensorflow as mtf
 import numpy as np
 import pytest
@@ -23,18 +25,17 @@ FAST = ('random_dense_vanilla', 'conv_relu_conv')
 every_mesh = pytest.mark.parametrize('mesh', MESHES)
 
 
-@pytest.mark.parametrize(
-  'name, mesh, packed',
-  [
-    pytest.param(
-      *(name, [*MESHES][i % 2], i % 4 < 2),
-      marks=[] if name in FAST else pytest.mark.slow,
-    )
-    for i, name in enumerate(sorted({*family.FEW} & {*family.ALL}))
-  ],
-)
+def members():
+  """Gives each member one of the meshes, and packed or padded rows, in turn."""
+  names = sorted({*family.FEW} & {*family.ALL})
+  kinds = itertools.cycle(itertools.product([True, False], MESHES))
+  for name, (packed, mesh) in zip(names, kinds, strict=False):
+    marks = [] if name in FAST else pytest.mark.slow
+    yield pytest.param(name, mesh, packed, marks=marks)
+
+
+@pytest.mark.parametrize('name, mesh, packed', members())
 def test_a_member(name, mesh, packed):
-  """Half of them on each mesh, half of those with packed rows."""
   rows, stack = (PACKED, DECODER) if packed else (PADDED, ENCODER)
   member = family.ALL[name].but(num_heads=4, relative_attention_type='bias')
   checks.on_a_mesh(member, rows, stack, MESHES[mesh])

@@ -5,6 +5,7 @@ import re
 import shutil
 import sys
 import tarfile
+import zipfile
 
 import pytest
 
@@ -175,6 +176,53 @@ def test_a_suitable_python_is_found(tmp_path, versions, words, found, message):
   assert message in done.stderr
 
 
+def write_index(folder):
+  """An index of packages that has `sample` alone, a wheel without code."""
+  wheel = folder / 'sample' / 'sample-1.0-py3-none-any.whl'
+  wheel.parent.mkdir(parents=True)
+  files = {
+    'METADATA': 'Metadata-Version: 2.1\nName: sample\nVersion: 1.0\n',
+    'WHEEL': 'Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n',
+    'RECORD': '',
+  }
+  with zipfile.ZipFile(wheel, 'w') as archive:
+    for name, text in files.items():
+      archive.writestr(f'sample-1.0.dist-info/{name}', text)
+  link = f'<a href="{wheel.name}">{wheel.name}</a>'
+  (wheel.parent / 'index.html').write_text(link)
+
+
+@pytest.mark.parametrize(
+  'settings, variables',
+  [
+    ('index-url = {full}', {}),
+    ('index-url = {empty}\nextra-index-url = {empty}\n  {full}', {}),
+    ('index-url = {empty}', {'PIP_INDEX_URL': '{full}'}),
+    ('index-url = {empty}', {'UV_DEFAULT_INDEX': '{full}'}),
+    ('no-index = true\nfind-links = {empty}\n  {full}/sample', {}),
+  ],
+)
+def test_uv_has_the_index_of_pip(tmp_path, settings, variables):
+  write_index(tmp_path / 'full')
+  (tmp_path / 'empty').mkdir()
+  urls = {name: (tmp_path / name).as_uri() for name in ('full', 'empty')}
+  config = tmp_path / 'pip.conf'
+  config.write_text(f'[global]\n{settings.format(**urls)}\n')
+  environment = {
+    name: value
+    for name, value in os.environ.items()
+    if not name.startswith(('PIP_', 'UV_'))
+  }
+  environment |= {'HOME': str(tmp_path), 'PIP_CONFIG_FILE': str(config)}
+  for name, value in variables.items():
+    environment[name] = value.format(**urls)
+  target = tmp_path / 'target'
+  uv = [sys.executable, CHECKOUT / '.ci' / 'uv', 'pip', 'install']
+  words = ['--python', sys.executable, '--target', target, 'sample']
+  run(*uv, *words, env=environment)
+  assert (target / 'sample-1.0.dist-info').is_dir()
+
+
 def make(*words, cwd=CHECKOUT):
   """What make would run; also where make itself runs the tests."""
   settings = [f'--unset={name}' for name in ('MAKEFLAGS', 'MAKELEVEL', 'TF')]
@@ -184,7 +232,7 @@ def make(*words, cwd=CHECKOUT):
 def test_make_makes_the_environment_only_if_need_be(tmp_path):
   for name in ('Makefile', 'setup.py', 'constraints.txt'):
     shutil.copy(CHECKOUT / name, tmp_path)
-  assert '.ci/install ' in make('test', cwd=tmp_path).stdout
+  assert '.ci/uv pip install ' in make('test', cwd=tmp_path).stdout
   (tmp_path / '.venv').mkdir()
   (tmp_path / '.venv' / '.installed').touch()
   again = make('test', cwd=tmp_path).stdout

@@ -17,11 +17,12 @@ import pytest
 import synth_mtf
 from synth_mtf.attention import loaded
 from synth_mtf.checkpoints import files, identity
+from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import vocabulary
 from tests import model
 from tests.checkout import CHECKOUT
-from tests.cli import t5_main
+from tests.cli import command, t5_main
 from tests.cli.attention_test import MODULE
 from tests.results import made_runs
 
@@ -43,7 +44,7 @@ def write(folder, *bindings, variant='random_vanilla'):
     model.write(folder, variant, [*BINDINGS, most, *bindings])
   (folder / 'operative_config.gin').write_text(gin.config_str())
   gin.clear_config()
-  identity.record_vocabulary(vocabulary.load('bytes'), str(folder))
+  identity.record_vocabulary(vocabulary.load('bytes'), Folder(str(folder)))
   return folder
 
 
@@ -56,19 +57,32 @@ model.score(['cola sentence: A.'], ['yes'])
 """
 
 
-def test_nothing_is_printed(folder, tmp_path):
-  environment = dict(os.environ)
+def printed(folder, *words):
+  """Returns what a process prints, with TensorFlow's log as we set it."""
+  environment = {**os.environ, 'SYNTH_MTF_PROGRESS_SECONDS': '900'}
   environment.pop('TF_CPP_MIN_LOG_LEVEL', None)
   done = subprocess.run(
-    [sys.executable, '-c', PROGRAM, folder],
+    words,
     capture_output=True,
     text=True,
-    cwd=tmp_path,
+    cwd=folder,
     env=environment,
     timeout=900,
     check=False,
   )
-  assert (done.returncode, done.stdout, done.stderr) == (0, '', '')
+  assert not done.returncode, done.stderr
+  return done.stdout, done.stderr
+
+
+def test_nothing_is_printed(folder, tmp_path):
+  words = sys.executable, '-c', PROGRAM, folder
+  assert printed(tmp_path, *words) == ('', '')
+
+
+def test_a_command_prints_its_own_lines_alone(folder, tmp_path):
+  words = command.PROGRAM, 'attention', folder, '--text=a'
+  line = 'Syn (R+V), step 7, 1 example: attention.npz\n'
+  assert printed(tmp_path, *words) == (line, '')
 
 
 def test_tables_limit_the_length_if_the_run_does_not(tmp_path):

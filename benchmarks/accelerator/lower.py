@@ -16,32 +16,46 @@ import gzip
 import json
 import pathlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from synth_mtf.host import patches
 
 patches.prepare_host()
 
-import gin
-import mesh_tensorflow as mtf
 import numpy.typing as npt
 import tensorflow.compat.v1 as tf
-from mesh_tensorflow.transformer import transformer
 
-from synth_mtf.core.dimensions import programs_for
-from synth_mtf.pjrt.program import without_copies
-from tests.tpu import replicas
-from tests.tpu.program import BASE, TINY, Setting, Size, build
+from synth_mtf.host import gin_files
+from synth_mtf.pjrt import lowering
 
 BASELINE = 'SelfAttention'
 NAMES = (
   *(BASELINE, 'vanilla', 'random', 'factorized_random', 'dense'),
   *('random_vanilla', 'dense_vanilla', 'mtf random', 'mtf random_plus_alpha'),
 )
+
+
+class Size(NamedTuple):
+  """Sizes of a model and of its batch."""
+
+  d_model: int
+  d_ff: int
+  num_heads: int
+  d_kv: int
+  vocab: int
+  batch: int
+  inputs: int
+  targets: int
+
+  @property
+  def lengths(self) -> dict[str, int]:
+    return {'inputs': self.inputs, 'targets': self.targets}
+
+
 SIZES = {
-  'base': BASE,
+  'base': Size(768, 3072, 12, 64, 32128, 32, 512, 114),
   'small': Size(512, 2048, 8, 64, 32128, 32, 512, 114),
-  'tiny': TINY,
+  'tiny': Size(16, 32, 4, 4, 64, 8, 16, 8),
 }
 # TensorFlow's operations behind the initializers: the names used here, and the
 # constants beside them.
@@ -52,38 +66,14 @@ _DISTRIBUTIONS = {
 }
 
 
-@gin.configurable
-def float32_loss(
-  model: transformer.Unitransformer,
-  context: transformer.Context,
-  logits: mtf.Tensor,
-  targets: mtf.Tensor,
-  vocab: mtf.Dimension,
-) -> mtf.Tensor:
-  """Computes T5's loss with its mean over tokens in float32.
-
-  T5 returns a mean in bfloat16, whose spacing is 0.03 from 4 to 8.
-  """
-  loss = mtf.layers.softmax_cross_entropy_with_logits(
-    logits,
-    mtf.one_hot(targets, vocab, dtype=logits.dtype),
-    vocab,
-    z_loss=model.z_loss,
-  )
-  is_token = mtf.cast(mtf.greater(targets, 0), tf.float32)
-  total = mtf.reduce_sum(mtf.cast(loss, tf.float32) * is_token)
-  return total / model.loss_denominator(targets, context.num_microbatches)
-
-
-def setting(
+def describe(
   name: str,
   size: Size,
   layers: int,
   dropout: float,
   activations: str = 'bfloat16',
-  loss: str | None = None,
-) -> Setting:
-  """Returns a training step of Adafactor on one device.
+) -> list[str]:
+  """Describes a training step of Adafactor on one device to gin.
 
   Args:
     name: of the layer.
@@ -91,54 +81,85 @@ def setting(
     layers: blocks of each stack.
     dropout: its rate.
     activations: the type of activations.
-    loss: the loss function in gin; default: T5's.
+
+  Returns:
+    The bindings that do not follow from the name and the size.
   """
   variant = name.replace('mtf ', 'original_')
-  return Setting(
-    None if name == BASELINE else variant,
-    mesh='batch:1,model:1',
-    size=size,
-    activations=activations,
-    bindings=[
-      f'num_layers = {layers}',
-      f'dropout_rate = {dropout}',
-      'utils.serialize_num_microbatches.tokens_per_microbatch_per_replica = '
-      'None',
-      f'Unitransformer.loss_fn = {loss}',
+  files = [] if name == BASELINE else [f'variants/{variant}.gin']
+  settings = [
+    f'num_layers = {layers}',
+    f'dropout_rate = {dropout}',
+    'utils.serialize_num_microbatches.tokens_per_microbatch_per_replica = None',
+  ]
+  gin_files.parse(
+    ['sizes/tiny.gin', *files],
+    [
+      *(f'{field} = {getattr(size, field)}' for field in Size._fields[:4]),
+      f'Unitransformer.max_length = {size.inputs}',
+      "utils.run.mesh_shape = 'batch:1'",
+      'mesh_train_dataset_fn.pack = False',
+      f"utils.get_variable_dtype.activation_dtype = '{activations}'",
+      *settings,
     ],
   )
+  return settings
 
 
-def write(folder: pathlib.Path, name: str, step: Setting, layers: int) -> None:
-  """Writes the program and its description."""
-  built = build(step, cores=1, chips=(1, 1))
-  initial, _ = replicas.initial_values(built)
-  core = replicas.CoreProgram(built)
-  _, captured, hlo = core.lower(initial, built.features)
-  slices = [core.variables[handle][0] for handle in captured]
+def write(
+  folder: pathlib.Path,
+  name: str,
+  size: Size,
+  layers: int,
+  settings: Sequence[str],
+  platform: str = 'gpu',
+) -> None:
+  """Writes the step that gin describes, and its description."""
+  step = lowering.step_of_run(
+    size.batch, size.lengths, size.vocab, platform=platform
+  )
+  lowered = step.lower()
+  shapes = {
+    op.name: op.outputs[0].shape.as_list()
+    for op in step.graph.get_operations()
+    if op.type == 'Placeholder'
+  }
   masters = {
     laid_out.laid_out_tensor.tensor_list[0].handle.op.name: variable.name
-    for variable, laid_out in built.lowering.variables.items()
+    for variable, laid_out in lowering.host_lowering(
+      step.spec
+    ).variables.items()
   }
-  features = [core.features[key] for key in sorted(core.features)]
+  state = [masters.get(handle, handle) for handle in lowered.variables]
+  initial = _initial_values(step.graph)
   description = {
     'name': name,
-    'size': {**step.size._asdict(), 'layers': layers},
-    'settings': step.bindings,
+    'size': {**size._asdict(), 'layers': layers},
+    'settings': settings,
+    # Token ids, and the seed of dropout.
     'features': [
-      {'name': key, 'shape': built.features[key].shape} for key in features
+      {'name': key.removeprefix('feature_'), 'shape': shapes[key]}
+      for key in lowered.inputs
     ],
     'state': [
-      _variable(built.graph, masters.get(handle, handle), initial[handle])
-      for handle in slices
+      _variable(step.graph, master, initial[master]) for master in state
     ],
     # The program returns the loss and the new values of these.
-    'assigned': core.assigned(captured),
+    'assigned': [lowered.variables.index(each) for each in lowered.assigned],
   }
   path = folder / name.replace(' ', '_')
-  program = gzip.compress(without_copies(hlo), mtime=0)
-  path.with_suffix('.hlo.gz').write_bytes(program)
+  path.with_suffix('.hlo.gz').write_bytes(gzip.compress(lowered.hlo, mtime=0))
   path.with_suffix('.json').write_text(json.dumps(description, indent=1))
+
+
+def _initial_values(graph: tf.Graph) -> dict[str, npt.NDArray[Any]]:
+  """Returns the initial values of the variables of checkpoints, by name."""
+  # The session has no kernels for the program.
+  options = tf.GraphOptions(place_pruned_graph=True)
+  config = tf.ConfigProto(graph_options=options)
+  with graph.as_default(), tf.Session(config=config) as session:
+    session.run(tf.global_variables_initializer())
+    return session.run({v.op.name: v for v in tf.global_variables()})
 
 
 def _variable(
@@ -188,7 +209,6 @@ def main(argv: Sequence[str] | None = None) -> None:
   add('--targets', type=int, default=114, help='tokens of the decoder')
   add('--vocabulary', type=int, help='entries (default: as T5 has)')
   add('--dropout', type=float, default=0.1)
-  add('--float32_loss', action='store_true', help='see `float32_loss`')
   add('--platform', choices=['gpu', 'tpu'], default='gpu')
   args = parser.parse_args(argv)
   tf.logging.set_verbosity(tf.logging.ERROR)
@@ -199,10 +219,8 @@ def main(argv: Sequence[str] | None = None) -> None:
   if args.vocabulary:
     size = size._replace(vocab=args.vocabulary)
   for name in args.names:
-    loss = f'@{float32_loss.__name__}' if args.float32_loss else None
-    step = setting(name, size, args.layers, args.dropout, loss=loss)
-    with programs_for(args.platform):
-      write(args.folder, name, step, args.layers)
+    settings = describe(name, size, args.layers, args.dropout)
+    write(args.folder, name, size, args.layers, settings, args.platform)
     print(f'{args.folder / name}: lowered', flush=True)
 
 

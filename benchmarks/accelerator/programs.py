@@ -1,11 +1,13 @@
 """Compiles and runs the programs of `lower`; needs only JAX and NumPy.
 
+It takes the compiler from the file in synth_mtf, whose package needs more.
 Nothing here knows the model: a program takes features and variables, and
 returns the loss and the new values of the variables that it assigns.
 """
 
 import concurrent.futures
 import gzip
+import importlib.util
 import json
 import pathlib
 import threading
@@ -16,8 +18,18 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import numpy.typing as npt
-from jax._src.lib import xla_client
 
+
+def _load_compiler() -> Any:
+  file = pathlib.Path(__file__).parents[2] / 'synth_mtf/pjrt/compiler.py'
+  spec = importlib.util.spec_from_file_location('compiler', file)
+  assert spec and spec.loader
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
+  return module
+
+
+compiler = _load_compiler()
 jax.config.update('jax_enable_x64', True)  # the step is counted in int64
 
 Array = npt.NDArray[Any]
@@ -50,15 +62,8 @@ class Step:
 
   def memory(self) -> dict[str, int]:
     """Returns the bytes on the device, by the compiler's own count."""
-    found = self._executable.get_compiled_memory_stats()
-    sizes = {
-      'arguments': found.argument_size_in_bytes,
-      'results': found.output_size_in_bytes,
-      'shared': found.alias_size_in_bytes,
-      'temporary': found.temp_size_in_bytes,
-    }
-    peak = sum(sizes.values()) - 2 * sizes['shared']
-    return {**sizes, 'peak': peak}
+    found = compiler.memory_of(self._executable)
+    return {**found._asdict(), 'peak': found.needed}
 
 
 class Program(NamedTuple):
@@ -78,31 +83,15 @@ class Program(NamedTuple):
 
   def compile(self, device: Any) -> Step:
     """Compiles the step for a device."""
-    # JAX has no public function that compiles a HloModule.
-    extension = xla_client._xla.mlir  # noqa: SLF001
     with _CONVERTING:
-      module = extension.xla_computation_to_mlir_module(
-        xla_client.XlaComputation(self.hlo)
-      )
-    options = xla_client.CompileOptions()
-    options.num_replicas = options.num_partitions = 1
-    options.device_assignment = xla_client.DeviceAssignment.create(
-      np.array([[device.id]])
-    )
-    if hasattr(device.client, 'compile_and_load'):
-      devices = xla_client.DeviceList((device,))
-      found = device.client.compile_and_load(module, devices, options)
-    else:  # before JAX 0.6
-      found = device.client.compile(module, options)
+      module = compiler.mlir_of(self.hlo)
+    found = compiler.compile_mlir(module, [device])
     return Step(found, self.description['assigned'])
 
   def flops(self) -> float:
     """Counts the operations of the program as lowered, before optimization."""
-    module = xla_client.XlaComputation(self.hlo).get_hlo_module()
     client = jax.devices('cpu')[0].client
-    return xla_client._xla.hlo_module_cost_analysis(  # noqa: SLF001
-      client, module
-    )['flops']
+    return compiler.flops_as_lowered(self.hlo, client)
 
   def initial(self, device: Any, seed: int = 0) -> list[jax.Array]:
     """Draws the variables; equal names and shapes have equal values."""
@@ -112,7 +101,7 @@ class Program(NamedTuple):
     ]
 
   def random_features(self, device: Any, seed: int = 0) -> list[jax.Array]:
-    """Returns rows without padding."""
+    """Returns rows without padding, and any two numbers for the seed."""
     rng = np.random.default_rng(seed)
     vocabulary = self.description['size']['vocab']
     return [

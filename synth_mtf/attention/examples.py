@@ -133,7 +133,7 @@ def _by_side(sides: Sequence[str], texts: Texts) -> dict[str, Sequence[str]]:
 
 def from_file(model: ModelInputs, path: str) -> Examples:
   """Reads one example per line: an input, optionally with a tab and target."""
-  text = (filesystem.text(path) or '').removeprefix('\ufeff')
+  text = filesystem.text(path, filesystem.RECORDS_BYTES) or ''
   rows: list[list[str]] = []
   # `splitlines` splits at U+2028, too.
   for number, line in enumerate(re.split(r'\r?\n', text), start=1):

@@ -16,6 +16,7 @@ from synth_mtf import tasks
 from synth_mtf.attention.examples import SIDES, ModelInputs
 from synth_mtf.checkpoints import identity
 from synth_mtf.checkpoints.files import Checkpoint
+from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
 from synth_mtf.host import explanations, model as models
 from synth_mtf.host.described import DescribedModel, described
@@ -183,7 +184,8 @@ def keep_vocabulary(source: str, model_dir: str) -> None:
   with contextlib.suppress(UserError):  # its special tokens are not T5's
     tasks.vocabulary.load(path)
     copy = shutil.copy(path, model_dir)
-    identity.record_vocabulary(tasks.vocabulary.load(copy), model_dir)
+    vocabulary = tasks.vocabulary.load(copy)
+    identity.record_vocabulary(vocabulary, Folder(model_dir))
 
 
 def _has_own_vocabulary() -> bool:

@@ -2,16 +2,20 @@
 
 import os
 import pathlib
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from synth_mtf import atomic, filesystem, paths
+from synth_mtf import atomic, filesystem
 from synth_mtf.checkpoints import index_file, names, values
 from synth_mtf.checkpoints.folder import Folder, exists, step_of
 from synth_mtf.errors import UserError
+
+# What is in the folders of T5X: a checkpoint, or an array of one.
+_T5X = re.compile(r'checkpoint_\d+$|(target|state)\.')
 
 
 class VariableSpec(NamedTuple):
@@ -36,10 +40,7 @@ class Checkpoint:
 
   def __init__(self, path: str) -> None:
     """Opens a checkpoint, or the latest one in a folder."""
-    try:
-      self.path = _existing(path)
-    except OSError as error:  # a bucket without access, perhaps
-      raise UserError(f'{path} cannot be read: {error}') from error
+    self.path = _existing(path)
     try:
       self._reader = values.Reader(self.path)
     except index_file.Broken as error:
@@ -124,15 +125,34 @@ def _existing(path: str) -> str:
     checkpoint = Folder(path).latest() or path
   else:
     folder, name = os.path.split(checkpoint)
-    paths.check_entries(folder or '.', f'{name}.')
+    filesystem.check_entries(folder or '.', f'{name}.')
   if not exists(checkpoint):
-    parent = Folder(os.path.dirname(checkpoint) or '.')
     raise UserError(
       f'there is no checkpoint {checkpoint}; expected a folder that holds one,'
       ' or a path without .index such as <folder>/model.ckpt-1000.'
-      + parent.summary()
+      + instead(checkpoint)
     )
   return checkpoint
+
+
+def instead(path: str) -> str:
+  """Returns a sentence about what is there in the place of a checkpoint.
+
+  Args:
+    path: of a checkpoint, or of a folder without any; neither need exist.
+  """
+  folder = path if filesystem.is_folder(path) else os.path.dirname(path) or '.'
+  if not filesystem.is_folder(folder):
+    return ''
+  of_t5x = [name for name in filesystem.names(folder) if _T5X.match(name)]
+  if of_t5x:
+    return (
+      f' {folder} holds {of_t5x[0]}, which T5X has written for JAX. Convert it '
+      "to a model of Hugging Face's transformers, and read that with "
+      '`synth-mtf checkpoint import --from=hf`.'
+    )
+  summary = Folder(folder).summary()
+  return summary or f' {filesystem.contents(folder)}.'
 
 
 def write(
@@ -150,7 +170,7 @@ def write(
   path = os.path.join(folder, f'model.ckpt-{step}')
   try:
     filesystem.make_folder(folder)
-    if '://' in folder:
+    if filesystem.is_bucket(folder):
       _save(path, values)
     else:
       _save_whole(pathlib.Path(path), values)

@@ -12,7 +12,7 @@ from typing import Any
 
 from google.protobuf import text_format
 
-from synth_mtf import atomic, filesystem, paths
+from synth_mtf import atomic, filesystem
 from synth_mtf.checkpoints import index_file, messages, values
 from synth_mtf.errors import UserError
 
@@ -59,10 +59,10 @@ def listed(names: Sequence[str]) -> str:
 
 
 class Folder:
-  """The checkpoints in a folder, which is listed once, by the constructor.
+  """The checkpoints in a folder, which is listed by the constructor.
 
-  A training run adds and removes checkpoints, so an object does not outlive one
-  check. To see what the folder holds later, make a new one.
+  A training run adds and removes checkpoints, so an object does not outlive the
+  checks before it. To see what the folder holds later, make a new one.
 
   Attributes:
     path: the folder, which may not exist.
@@ -71,12 +71,15 @@ class Folder:
   """
 
   def __init__(self, path: str) -> None:
-    paths.check_entries(path)
+    filesystem.check_entries(path)
     self.path = path
     self._pointer = os.path.join(path, 'checkpoint')
-    self._files = _list(path)
-    self.checkpoints = []
-    self.unfinished = []
+    self._list()
+
+  def _list(self) -> None:
+    self._files = _files_in(self.path)
+    self.checkpoints: list[str] = []
+    self.unfinished: list[str] = []
     for name, files in self._files.items():
       has_index = f'{name}.index' in files
       if has_index:
@@ -164,6 +167,8 @@ class Folder:
           removed.append(file)
     for file in removed:
       filesystem.remove(os.path.join(self.path, file))
+    if removed:
+      self._list()
     return removed
 
   def remove(self, name: str) -> int:
@@ -208,9 +213,7 @@ class Folder:
   def _state(self) -> Any:
     """Returns the file `checkpoint`, with absolute paths, if it can be read."""
     try:
-      if not filesystem.exists(self._pointer):
-        return None
-      text = filesystem.read(self._pointer).decode()
+      text = filesystem.text(self._pointer) or ''
       state = text_format.Parse(text, messages.CheckpointState())
     except (OSError, UnicodeDecodeError, text_format.ParseError):
       return None
@@ -231,7 +234,7 @@ class Folder:
     return is_here and _NAME.fullmatch(name) is not None
 
 
-def _list(folder: str) -> dict[str, list[str]]:
+def _files_in(folder: str) -> dict[str, list[str]]:
   """Returns the files of each checkpoint, complete or not, ordered by step."""
   files: dict[str, list[str]] = {}
   for entry in filesystem.names(folder):

@@ -14,10 +14,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import gin
-import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
-from synth_mtf import json_files
+from synth_mtf import filesystem, json_files
 from synth_mtf.checkpoints import comparison, files
 from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
@@ -31,7 +30,7 @@ VOCABULARY, MODEL = 'vocabulary.json', 'model.json'
 _ADVICE = (
   'Set --vocabulary (SYNTH_MTF_VOCABULARY, '
   'synth_mtf.tasks.settings.vocabulary) to the one that the checkpoint was '
-  'trained with; operative_config.gin beside it may name it.'
+  'trained with; the operative_config.gin next to it may name it.'
 )
 # Layer settings that change the computation but no variable's shape.
 _SETTINGS: tuple[tuple[type, tuple[str, ...]], ...] = (
@@ -45,9 +44,9 @@ _SETTINGS: tuple[tuple[type, tuple[str, ...]], ...] = (
 )
 
 
-def record_vocabulary(vocabulary: Any, model_dir: str) -> None:
+def record_vocabulary(vocabulary: Any, folder: Folder) -> None:
   """Writes `vocabulary.json`."""
-  _write(model_dir, VOCABULARY, describe_vocabulary(vocabulary))
+  _write(folder, VOCABULARY, describe_vocabulary(vocabulary))
 
 
 def recorded_vocabulary(model_dir: str) -> str | None:
@@ -60,7 +59,7 @@ def copy_vocabulary(source: str, folder: str) -> None:
   """Copies the `vocabulary.json` of a folder, if it has one."""
   recorded = _read_vocabularies(source)
   if recorded:
-    _write(folder, VOCABULARY, recorded)
+    _write(Folder(folder), VOCABULARY, recorded)
 
 
 def check_vocabulary(vocabulary: Any, checkpoint: str) -> None:
@@ -96,13 +95,13 @@ def _shown(vocabulary: Mapping[str, Any]) -> str:
   return f'{vocabulary["name"]!r} of {vocabulary["size"]} pieces'
 
 
-def record_model(model: models.Transformer, model_dir: str) -> None:
+def record_model(model: models.Transformer, folder: Folder) -> None:
   """Writes `model.json`, which groups layers that have the same settings."""
   groups: dict[str, dict[str, Any]] = {}
   for scope, settings in describe(model).items():
     group = groups.setdefault(repr(settings), {'layers': [], **settings})
     group['layers'].append(scope)
-  _write(model_dir, MODEL, list(groups.values()))
+  _write(folder, MODEL, list(groups.values()))
 
 
 def check_model(
@@ -203,9 +202,9 @@ def describe_vocabulary(vocabulary: Any) -> dict[str, dict[str, Any]]:
   }
 
 
-def _write(model_dir: str, file: str, content: Any) -> None:
+def _write(folder: Folder, file: str, content: Any) -> None:
   """Writes JSON, unless the file already describes the folder's checkpoints."""
-  path = os.path.join(model_dir, file)
+  path = os.path.join(folder.path, file)
   # A record without checkpoints is left over from a run that never saved any.
-  if not tf.io.gfile.exists(path) or not Folder(model_dir).checkpoints:
+  if not filesystem.exists(path) or not folder.checkpoints:
     json_files.write(path, content)

@@ -35,7 +35,6 @@ COMMANDS = {
     'inspect, compare or convert checkpoints; export to and import from '
     'Hugging Face'
   ),
-  'cluster': "T5's main over several machines: the same command on each",
   'cost': 'parameters, floating-point operations and bytes of each variant',
   'table': "the paper's tables, for your own runs",
   'attention': (
@@ -58,11 +57,6 @@ EXAMPLES = {
   'tasks': 'synth_glue_cola_v002 --data_dir=my_data',
   'cache': '--task=synth_glue_cola_v002 --data_dir=my_data --out=my_cache',
   'checkpoint': 'inspect my_runs/rv',
-  'cluster': (
-    '--hosts=a:2222,b:2222 --task=0 -- --model_dir=/shared/my_runs/rv '
-    '--gin_file=sizes/base.gin --gin_file=variants/random.gin '
-    '--gin_file=runs/pretrain_text.gin'
-  ),
   'cost': '--size=base --variants=vanilla,random --inputs=1024',
   'table': 'my_runs/rv_en_mix --layout=glue --paper',
   'attention': "my_runs/rv --text='The red boat.' --target='Das rote Boot.'",
@@ -71,10 +65,20 @@ EXAMPLES = {
   'replay': 'my_runs/rv',
   'doctor': '--data_dir=my_data --vocabulary=my_vocabulary.model',
 }
+# What to type in place of a command that is gone.
+GONE = {
+  'cluster': (
+    'give the flags after -- to `synth-mtf transformer` on every machine, '
+    'without utils.run.mesh_devices, together with --device=cpu (or gpu), '
+    '--coordinator_address=HOST:PORT (that of machine 0), --num_processes=N '
+    'and --process_id=K (the former --task); see "On several hosts" in '
+    'docs/scaling.md'
+  ),
+}
 # These load the plugin themselves, if they need it: they report whether it can
 # be loaded, show progress meanwhile, or restart the process first.
 _SELF_LOADING = (
-  *('checkpoint', 'cluster', 'cost', 'demo', 'doctor', 'plot', 'table'),
+  *('checkpoint', 'cost', 'demo', 'doctor', 'plot', 'table'),
   *('tasks', 'transformer'),
 )
 
@@ -128,6 +132,10 @@ def _run(words: Sequence[str]) -> int:
     for word in words:
       if word.encode(errors='replace').decode() != word:
         raise UserError(f'{word!r} is not UTF-8; rename the file')
+    if words and words[0] in GONE:
+      raise UserError(
+        f'there is no `synth-mtf {words[0]}` any more: {GONE[words[0]]}'
+      )
     args = main_parser.parse_args(words, argparse.Namespace(words=words))
     if not args.command:
       main_parser.print_help(sys.stderr)

@@ -41,7 +41,7 @@ def existing(path: str) -> str:
 
 def _may_exist(path: str) -> bool:
   """Whether a path exists, or is in a bucket, which takes longer to ask."""
-  return '://' in path or os.path.lexists(path)
+  return filesystem.is_bucket(path) or os.path.lexists(path)
 
 
 def run_folder(path: str) -> str:

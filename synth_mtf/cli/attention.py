@@ -64,14 +64,6 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
     help='the number of examples of --task (default: %(default)s)',
   )
   data.add_arguments(parser)
-  parser.add_argument(
-    '--module_import',
-    action='append',
-    default=[],
-    metavar='MODULE',
-    help="a Python module that registers the run's task or --task, as for "
-    '`synth-mtf transformer`; it is run; may be repeated',
-  )
 
 
 def check(args: argparse.Namespace) -> None:
@@ -85,14 +77,13 @@ def check(args: argparse.Namespace) -> None:
 def run(args: argparse.Namespace) -> None:
   """Writes the file."""
   with output.kept():
-    from synth_mtf.attention import computation, file, opening
+    from synth_mtf.attention import computation, file
 
   atomic.check_replaceable(args.out, file.MARK)
-  opening.import_modules(args.module_import)
-  with output.kept():  # a session of TensorFlow 2.20 writes to stderr
-    (attention,) = computation.look(
-      args.folder, [args.step], functools.partial(chosen, args), args.vocabulary
-    )
+  data.import_modules(args)
+  (attention,) = computation.look(
+    args.folder, [args.step], functools.partial(chosen, args), args.vocabulary
+  )
   file.write(args.out, attention)
   number = attention.examples
   examples = '1 example' if number == 1 else f'{number} examples'
@@ -109,16 +100,15 @@ def look_at_each(
 ) -> tuple[list[Any], list[str]]:
   """Returns the attention of runs at some steps, and why others have none."""
   with output.kept():
-    from synth_mtf.attention import computation, opening
+    from synth_mtf.attention import computation
 
-  opening.import_modules(args.module_import)
+  data.import_modules(args)
   attentions, missing = [], []
   for run in runs:
     try:
-      with output.kept():  # a session of TensorFlow 2.20 writes to stderr
-        attentions += computation.look(
-          run.name, steps, functools.partial(chosen, args), args.vocabulary
-        )
+      attentions += computation.look(
+        run.name, steps, functools.partial(chosen, args), args.vocabulary
+      )
     except UserError as error:
       missing.append(f'No attention of {run.label}, {run.name}: {error}')
   return attentions, missing

@@ -10,14 +10,13 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from synth_mtf import atomic
+from synth_mtf import atomic, filesystem
 from synth_mtf.cli import data
 from synth_mtf.errors import UserError
 from synth_mtf.results import printing
 from synth_mtf.run import output
 
 _HEADERS = ('task', 'split', 'files', 'examples', 'tokens', 'MB', 'digest')
-_PATTERNS = '*?[\\'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,24 +57,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace) -> None:
   """Refuses unknown tasks and mixtures."""
-  data.check_names(args.names)
+  data.check_names(args.names, args.module_import)
 
 
 def run(args: argparse.Namespace) -> None:
   """Writes what is not there yet, and prints a table of all."""
   os.environ.pop('SYNTH_MTF_CACHE_DIR', None)  # which is for reading
   out = args.out.rstrip('/')
-  if set(_PATTERNS) & set(out):
-    raise UserError(
-      f'--out {out}: TensorFlow takes the name for a pattern. Give one without '
-      f'any of {" ".join(_PATTERNS)}'
-    )
+  filesystem.check_no_pattern(out, '--out')
   atomic.check_writable(out, '--out')
 
   from synth_mtf.host import explanations
 
   console = output.console()
   with explanations.explained():
+    data.import_modules(args)
     caches = _begin(args, out)
     for cache in caches:
       for split in cache.without_files:

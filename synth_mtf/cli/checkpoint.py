@@ -160,17 +160,11 @@ def _inspect(args: argparse.Namespace) -> None:
 def _keep(args: argparse.Namespace) -> None:
   from synth_mtf.run import model_dir
 
-  try:
-    if not filesystem.is_folder(args.path):
-      raise UserError(f'{args.path} is no folder: give a model folder')
-  except OSError as error:  # a bucket without access
-    raise UserError(f'{args.path} cannot be read: {error}') from error
+  if not filesystem.is_folder(args.path):
+    raise UserError(f'{args.path} is not a folder: give a model folder')
   atomic.check_writable(args.path, 'the folder')
-  model_dir.lock(args.path)
-  try:
+  with model_dir.locked(args.path):
     _keep_in(args)
-  finally:
-    model_dir.unlock_all()
 
 
 def _keep_in(args: argparse.Namespace) -> None:
@@ -246,6 +240,7 @@ def _compare(args: argparse.Namespace) -> None:
 
 def _convert(args: argparse.Namespace) -> None:
   from synth_mtf.checkpoints import conversion, files, identity, original
+  from synth_mtf.checkpoints.folder import Folder
   from synth_mtf.core.context import data_is_packed
   from synth_mtf.host import foreign, gin_files, model
 
@@ -274,7 +269,7 @@ def _convert(args: argparse.Namespace) -> None:
     plan = conversion.Conversion(checkpoint, source, target, args.resize)
     values = plan.values
   path = files.write(args.folder, checkpoint.step, values)
-  identity.record_model(target.transformer, args.folder)
+  identity.record_model(target.transformer, Folder(args.folder))
   identity.copy_vocabulary(folder, args.folder)
   if not plan.exact:
     effect = (

@@ -17,10 +17,23 @@ from synth_mtf.run import output, process
 if TYPE_CHECKING:
   from synth_mtf.cost import Cost
 
-# Slices of TPUs, which need not be there: keys of `pjrt.tpu_compiler.SLICES`.
+# Slices of TPUs, which need not exist: keys of `pjrt.compiler.SLICES`.
 _SLICES = ('v2-8', 'v3-8', 'v4-8', 'v5litepod-8', 'v5p-8', 'v6e-8')
 _ALIASES = {'v5e-8': 'v5litepod-8'}
 _DEVICES = ('cpu', 'gpu', 'tpu', *_SLICES, *_ALIASES)
+_FIT_HEADERS = (
+  'variant',
+  'GFLOP',
+  'accessed',
+  'kept',
+  'temporary',
+  'needed',
+  'there',
+  'fits',
+)
+_MICROBATCHES = (
+  'utils.serialize_num_microbatches.tokens_per_microbatch_per_replica'
+)
 _HEADERS = (
   'variant',
   'trained',
@@ -68,15 +81,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add(
     '--device',
     choices=_DEVICES,
-    help="whether a training step fits: the compiler's memory beside that of "
-    'the devices of this machine (cpu, gpu, tpu) or of a TPU slice that need '
-    'not be there',
+    help='what a training step takes and whether it fits, by the compiler: on '
+    'the devices of this machine (cpu, gpu, tpu), or on a TPU slice, which '
+    'need not exist',
   )
   add(
     '--batch_size',
     type=count,
     default=128,
     help='sequences of a step, with --device',
+  )
+  add(
+    '--gin_file',
+    action='append',
+    default=[],
+    help='further gin files, such as runs/finetune_en_mix.gin',
   )
   add('--gin_param', action='append', default=[], help='further bindings')
   add(
@@ -89,6 +108,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
   """Prints a table, or the published counts beside our own."""
+  arguments.check_gin_files(args.gin_file)
   if args.paper:
     _print_published()
   elif args.device:
@@ -133,7 +153,7 @@ def _row(variant: str, args: argparse.Namespace) -> list[str]:
   """Returns the cells of a variant, which may be several joined by `+`."""
   counted = _counted(
     _files(variant, args),
-    {'inputs': args.inputs, 'targets': args.targets},
+    _lengths(args),
     _bindings(args),
     mesh_shape=f'model:{args.model_parallelism}',
   )
@@ -152,11 +172,14 @@ def _row(variant: str, args: argparse.Namespace) -> list[str]:
 
 def _files(variant: str, args: argparse.Namespace) -> list[str]:
   variants = [f'variants/{name}.gin' for name in variant.split('+')]
-  return [f'sizes/{args.size}.gin', *variants]
+  return [f'sizes/{args.size}.gin', *variants, *args.gin_file]
 
 
 def _bindings(args: argparse.Namespace) -> list[str]:
+  # The file of a run may require one, whose weights change no cost.
+  of_run = ['utils.run.init_checkpoint = None'] if args.gin_file else []
   return [
+    *of_run,
     # A decoder's tables need no more rows than the targets have tokens.
     f'encoder/Unitransformer.max_length = {args.inputs}',
     f'decoder/Unitransformer.max_length = {args.targets}',
@@ -165,17 +188,17 @@ def _bindings(args: argparse.Namespace) -> list[str]:
 
 
 def _print_fit(args: argparse.Namespace) -> None:
-  """Prints the memory that a training step takes on each core, by variant."""
+  """Prints what a training step does and takes on each core, by variant."""
   process.load()
   from synth_mtf.host import xla_flags
-  from synth_mtf.pjrt import devices, fitting, tpu_compiler
+  from synth_mtf.pjrt import compiler, devices, fitting
 
   xla_flags.check()
   name = _ALIASES.get(args.device, args.device)
-  if name in tpu_compiler.SLICES:
+  if name in compiler.SLICES:
     fitting.check_compiler()
     present = []
-    cores = tpu_compiler.SLICES[name].cores
+    cores = compiler.SLICES[name].cores
     platform = 'tpu'
   else:
     present = devices.find(name)
@@ -196,11 +219,24 @@ def _print_fit(args: argparse.Namespace) -> None:
         fits[variant] = fitting.on_slice(lowered, name)
   print(
     f'{args.size}, a step of {args.batch_size} sequences of {args.inputs} '
-    f'inputs and {args.targets} targets on {name} ({mesh}); GB per core, by '
-    "XLA's compiler"
+    f'inputs and {args.targets} targets on {name} ({mesh}); GFLOP and GB per '
+    "core, by XLA's compiler"
   )
-  headers = ('variant', 'kept', 'temporary', 'needed', 'there', 'fits')
-  print(printing.columns(headers, [_fit_row(*each) for each in fits.items()]))
+  rows = [_fit_row(*each) for each in fits.items()]
+  print(printing.columns(_FIT_HEADERS, rows))
+  _print_loop(args)
+
+
+def _print_loop(args: argparse.Namespace) -> None:
+  """Says what the compiler counts once although a step repeats it."""
+  from synth_mtf.pjrt import lowering
+
+  parts = lowering.microbatches(args.batch_size, _lengths(args))
+  if parts > 1:
+    print(
+      f'The step has {parts} microbatches. GFLOP and accessed count one of '
+      f'them; to count all: --gin_param="{_MICROBATCHES} = None"'
+    )
 
 
 def _mesh(args: argparse.Namespace, cores: int) -> str:
@@ -213,13 +249,18 @@ def _mesh(args: argparse.Namespace, cores: int) -> str:
   return f'batch:{copies},model:{args.model_parallelism}'
 
 
+def _lengths(args: argparse.Namespace) -> dict[str, int]:
+  return {'inputs': args.inputs, 'targets': args.targets}
+
+
 def _lowered(
   variant: str, args: argparse.Namespace, mesh: str, platform: str
 ) -> Any:
-  from synth_mtf.host import gin_files
-  from synth_mtf.pjrt import fitting
+  import gin
 
-  lengths = {'inputs': args.inputs, 'targets': args.targets}
+  from synth_mtf.host import gin_files
+  from synth_mtf.pjrt import lowering
+
   gin_files.parse(
     _files(variant, args),
     [
@@ -228,14 +269,22 @@ def _lowered(
       *_bindings(args),
     ],
   )
-  return fitting.lower_step(args.batch_size, lengths, platform=platform)
+  step = lowering.step_of_run(
+    args.batch_size,
+    _lengths(args),
+    packed=gin.query_parameter('mesh_train_dataset_fn.pack'),
+    platform=platform,
+  )
+  return step.lower()
 
 
 def _fit_row(variant: str, fit: Any) -> list[str]:
+  flops, accessed = fit.cost or (None, None)
   kept, temporary = fit.memory or (None, None)
   return [
     variant,
-    *map(_gigabytes, (kept, temporary, fit.needed, fit.there)),
+    '?' if flops is None else f'{flops / 1e9:.1f}',
+    *map(_gigabytes, (accessed, kept, temporary, fit.needed, fit.there)),
     'yes' if fit.fits else 'no',
   ]
 
@@ -256,7 +305,7 @@ def _counted(
   ours = os.listdir(paths.gin_path())
   are_ours = (
     not any(map(os.path.lexists, ours))
-    and not any(map(os.path.isabs, files))
+    and all(map(_is_ours, files))
     and not any(re.search(r'\b(include|import)\b', text) for text in bindings)
   )
   known = remembered.get(question) if are_ours else None
@@ -271,3 +320,10 @@ def _counted(
   if are_ours:
     remembered.put(question, dataclasses.asdict(counted))
   return counted
+
+
+def _is_ours(file: str) -> bool:
+  """Whether a gin file is in our folder, by a name below it."""
+  return file[0] not in './' and os.path.exists(
+    os.path.join(paths.gin_path(), file)
+  )

@@ -17,7 +17,7 @@ _MOST_LINES = 50  # of oddities and of faults
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds --data_dir, --vocabulary and --task_file."""
+  """Adds --data_dir, --vocabulary, --task_file and --module_import."""
   parser.add_argument(
     '--data_dir',
     type=arguments.data_folder,
@@ -37,6 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     metavar='YAML',
     help='files that define tasks (default: $SYNTH_MTF_TASK_FILE)',
   )
+  parser.add_argument(
+    '--module_import',
+    action='append',
+    default=[],
+    metavar='MODULE',
+    help='a Python module that registers tasks, as for `synth-mtf '
+    'transformer`; it is run; may be repeated',
+  )
 
 
 def use(args: argparse.Namespace) -> None:
@@ -47,13 +55,22 @@ def use(args: argparse.Namespace) -> None:
       os.environ[f'SYNTH_MTF_{name.upper()}'] = str(value)
 
 
-def check_names(names: Iterable[str]) -> None:
+def import_modules(args: argparse.Namespace) -> None:
+  """Imports the modules of --module_import, once the plugin is loaded."""
+  if args.module_import:
+    from synth_mtf.attention import opening
+
+    opening.import_modules(args.module_import)
+
+
+def check_names(names: Iterable[str], modules: Sequence[str] = ()) -> None:
   """Refuses unknown tasks and mixtures before TensorFlow is imported.
 
-  Task files define others; then, or with another T5, nothing is checked.
+  Task files and `modules` define others; then, or with another T5, nothing is
+  checked.
   """
   known = (shipped.text('names') or '').split()
-  if not known or os.environ.get('SYNTH_MTF_TASK_FILE'):
+  if not known or modules or os.environ.get('SYNTH_MTF_TASK_FILE'):
     return
   for name in names:
     if name not in known:

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from synth_mtf import atomic, cli, paths
+from synth_mtf import atomic, cli, filesystem, paths
 from synth_mtf.cli import arguments, data
 from synth_mtf.demo.stages import Configuration
 from synth_mtf.errors import UserError
@@ -126,7 +126,7 @@ def _run(
   console: output.Console,
 ) -> int:
   begun = time.monotonic()
-  if '://' in args.out:
+  if filesystem.is_bucket(args.out):
     raise UserError(f'--out {args.out}: expected a local folder')
   atomic.check_writable(args.out, '--out')
   try:
@@ -183,7 +183,7 @@ def _configuration(args: argparse.Namespace) -> Configuration:
 
 def absolute(path: str | None) -> str | None:
   """Returns a local path for any working folder; others are kept."""
-  if not path or path == 'bytes' or '://' in path:
+  if not path or path == 'bytes' or filesystem.is_bucket(path):
     return path or None
   return os.path.abspath(os.path.expanduser(path))
 

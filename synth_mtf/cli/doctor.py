@@ -19,7 +19,7 @@ from synth_mtf.errors import UserError
 from synth_mtf.host import tpu_runtime
 from synth_mtf.run import main, output, process
 
-_DISTRIBUTIONS = (  # beside TensorFlow itself
+_DISTRIBUTIONS = (  # in addition to TensorFlow
   'tensorflow-estimator',
   'tensorflow-text',
   'mesh-tensorflow',
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
   """Prints findings and a table of data files; returns 1 if any is a fault."""
   data.use(args)
   faults = 0
-  for finding in _findings():
+  for finding in _findings(args):
     print(f'{finding.mark:5}  {finding.text}', flush=True)
     if finding.fix:
       print(f'       -> {finding.fix}', flush=True)
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
   return 1 if faults else 0
 
 
-def _findings() -> Iterator[Finding]:
+def _findings(args: argparse.Namespace) -> Iterator[Finding]:
   yield Finding('ok', f'Python {platform.python_version()} ({sys.executable})')
   yield from _packages()
   yield from accelerators.packages()
@@ -76,6 +76,10 @@ def _findings() -> Iterator[Finding]:
   )
   from synth_mtf.host import explanations
 
+  try:
+    data.import_modules(args)
+  except UserError as error:
+    yield Finding('FAULT', str(error))
   for check in (
     _devices,
     accelerators.tensorflow_runtime,

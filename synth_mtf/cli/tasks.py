@@ -68,8 +68,9 @@ def run(args: argparse.Namespace) -> int:
     print(answer['text'], end='')
     return answer['status']
   if args.name:
-    data.check_names([args.name])
+    data.check_names([args.name], args.module_import)
   process.load()
+  data.import_modules(args)
   printed = io.StringIO()
   with contextlib.redirect_stdout(_Both(sys.stdout, printed)):
     status = print_tasks(args.name, args.gin_param)
@@ -108,12 +109,14 @@ def _question(args: argparse.Namespace | None = None) -> list[Any]:
       settings[name] = value
   if not args:
     return ['tasks', None, {}, []]
-  if args.gin_param or 'SYNTH_MTF_TASK_FILE' in settings:
+  if args.gin_param or args.module_import:
+    return []
+  if 'SYNTH_MTF_TASK_FILE' in settings:
     return []
   paths = [settings.get('SYNTH_MTF_DATA_DIR')]
   if settings.get('SYNTH_MTF_VOCABULARY') != 'bytes':
     paths.append(settings.get('SYNTH_MTF_VOCABULARY'))
-  files = filesystem.state(*filter(None, paths))
+  files = filesystem.state_below(*filter(None, paths))
   if files is None:
     return []
   return ['tasks', args.name, settings, files]
@@ -174,7 +177,11 @@ def _source(task: Any) -> str:
   if getattr(task.source, 'official', None):
     return 'official files'
   tfds = getattr(task.source, 'tfds', task.source)  # T5's own tasks are TFDS
-  return f'TFDS {tfds.tfds_dataset.name}' if tfds else 'needs --data_dir'
+  if not tfds:
+    return 'needs --data_dir'
+  if not hasattr(tfds, 'tfds_dataset'):
+    return type(tfds).__name__  # of a module of the user
+  return f'TFDS {tfds.tfds_dataset.name}'
 
 
 def _print_mixture(mixture: Any) -> str:
@@ -194,7 +201,7 @@ def _print_rates(mixture: Any) -> dict[Any, Any]:
   """Prints the rates of the tasks that have a training split.
 
   A rate that depends on an unknown number of rows is NaN. Returns the tasks
-  with files, highest rate first, with their `SplitRows`.
+  whose rows can be read, highest rate first, with their `SplitRows`.
   """
   import numpy as np
 
@@ -218,7 +225,7 @@ def _print_rates(mixture: Any) -> dict[Any, Any]:
       [
         task.name,
         printing.count(split.rows),
-        'files' if split.files else 'released',
+        _origin(split),
         f'{rates[task]:,.{digits}f}',
         f'{rates[task] / total:.2%}',
       ]
@@ -226,9 +233,21 @@ def _print_rates(mixture: Any) -> dict[Any, Any]:
   headers = ['task', 'train rows', 'from', 'rate', 'share']
   table = printing.columns(headers, rows, left=(0, 2))
   print(textwrap.indent(table, '  '))
-  with_files = [task for task, split in splits.items() if split.files]
-  with_files.sort(key=lambda task: -np.nan_to_num(rates[task]))
-  return {task: splits[task] for task in with_files}
+  readable = [task for task, split in splits.items() if _is_readable(split)]
+  readable.sort(key=lambda task: -np.nan_to_num(rates[task]))
+  return {task: splits[task] for task in readable}
+
+
+def _is_readable(split: Any) -> bool:
+  """Whether the rows of a split can be read without a download."""
+  return bool(split.files or split.is_own)
+
+
+def _origin(split: Any) -> str:
+  """Returns where the number of rows of a split is from."""
+  if split.is_own:
+    return 'module'
+  return 'files' if split.files else 'released'
 
 
 def _print_task(task: Any, data_dir: str) -> str:
@@ -244,14 +263,16 @@ def _print_task(task: Any, data_dir: str) -> str:
   for split in splits:
     if split.missing:
       print(split.missing)
+    elif split.is_own:
+      print(f'{split.split}: {printing.count(split.rows)} rows')
     elif not split.files:
       print(f'{split.split}: {printing.count(split.rows)} rows are released')
-  with_files = [split.split for split in splits if split.files]
+  readable = [split.split for split in splits if _is_readable(split)]
   if has_faults:
     return _FAULTS
-  if not with_files:
+  if not readable:
     return _NO_FILES
-  _print_examples(task, with_files[0], _EXAMPLES)
+  _print_examples(task, readable[0], _EXAMPLES)
   return ''
 
 

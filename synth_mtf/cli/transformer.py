@@ -15,6 +15,8 @@ from synth_mtf.run import main, output, process
 
 # Those that are defined only when T5's main runs.
 _FLAGS_OF_ABSL = ('flagfile', 'help', 'helpfull', 'helpshort', 'undefok')
+# TensorFlow Hub comes with TensorFlow Text for 2.12, and not with newer ones.
+_FLAGS_OF_HUB = ('tfhub_cache_dir', 'tfhub_model_load_format')
 # All arguments are passed to T5's main unchanged.
 PARSER_OPTIONS = {'add_help': False, 'prefix_chars': '\0'}
 
@@ -67,7 +69,7 @@ def _check_flag(name: str, known: Sequence[str], words: Sequence[str]) -> None:
 
   T5's main checks all others; modules may define some.
   """
-  if not name or name in (*known, *_FLAGS_OF_ABSL):
+  if not name or name in (*known, *_FLAGS_OF_ABSL, *_FLAGS_OF_HUB):
     return
   similar = nearest(name, known)
   if similar and not any('module_import' in word for word in words):
@@ -86,13 +88,16 @@ def _without_flag(word: str) -> str:
 
 
 def flag_names() -> str:
-  """Returns the names of all flags, and of the negations of booleans."""
+  """Returns the names of all flags, and of the negations of booleans.
+
+  They are the same with every TensorFlow.
+  """
   with output.kept():
     main.prepare()
   from absl import flags
 
   names = []
-  for name in flags.FLAGS:
+  for name in {*flags.FLAGS} - {*_FLAGS_OF_HUB}:
     names.append(name)
     if flags.FLAGS[name].boolean:
       names.append(f'no{name}')

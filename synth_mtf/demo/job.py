@@ -32,7 +32,7 @@ from synth_mtf.demo.stages import Configuration, Stage, stages
 from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.host import explanations, gin_files
 from synth_mtf.results import layouts, runs
-from synth_mtf.run import checks, config, model_dir, output
+from synth_mtf.run import checks, config, model_dir, output, ways
 
 _PRETRAINING_TASK = 'synth_text_span_corruption'
 _ERROR = 'synth-mtf: error: '
@@ -67,8 +67,7 @@ def run(
   for note in notes:
     console.line(f'warning: {note}')
   out.mkdir(parents=True, exist_ok=True)
-  model_dir.lock(str(out))
-  try:
+  with model_dir.locked(str(out)):
     json_files.write(out / 'run.json', record)
     _make_data(configuration, out, console)
     _run_stages(batches, out, console)
@@ -76,8 +75,6 @@ def run(
     json_files.write(
       out / 'metrics.json', {'configuration': record, 'models': models}
     )
-  finally:
-    model_dir.unlock_all()
   return list(models)
 
 
@@ -138,7 +135,7 @@ def _check(
   for stage in distinct.values():
     with explanations.explained():
       gin_files.parse(stage.gin_files, [*stage.gin_params, setting])
-      checks.build(config.read(str(stage.model_dir)))
+      checks.build(config.read(str(stage.model_dir)), ways.InSession())
   return notes
 
 

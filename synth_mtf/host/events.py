@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from tensorboard.compat.proto import event_pb2
 from tensorboard.util import tensor_util
 
-from synth_mtf import checksums, filesystem, paths
+from synth_mtf import checksums, filesystem
 
 NATS_PER_TOKEN = 'nats_per_token'  # the tag of our training loss
 
@@ -86,7 +86,7 @@ def _events(stream: IO[bytes], size: int) -> Iterator[Any]:
 
 def files(folder: str) -> list[str]:
   """Returns the paths of a folder's event files, oldest first."""
-  paths.check_entries(folder)
+  filesystem.check_entries(folder)
   return [
     os.path.join(folder, name)
     for name in sorted(filesystem.names(folder))

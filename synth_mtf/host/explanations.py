@@ -10,10 +10,10 @@ import contextlib
 import inspect
 import re
 import tokenize
-import traceback
 from collections.abc import Callable, Iterator
 
 import gin
+from absl import flags
 
 from synth_mtf import paths
 from synth_mtf.errors import UserError, nearest
@@ -112,6 +112,17 @@ def _explain_graph(error: BaseException) -> str | None:
   return None
 
 
+def _fault_of_tokens(fault: str, place: tuple[int, int]) -> str:
+  """Explains what Python's tokenizer says; releases use different words."""
+  if 'EOF' in fault:
+    return (
+      'gin syntax: the text ends inside a value: expected its end, such as a '
+      'closing bracket'
+    )
+  what, _, _ = fault.partition(' (detected at line')
+  return f'gin syntax: {what} (line {place[0]})'
+
+
 def _explain(error: BaseException) -> str | None:
   if isinstance(error, SyntaxError) and str(error.filename).endswith('.py'):
     return f'Python syntax: {error.filename}:{error.lineno}: {error.msg}'
@@ -120,14 +131,12 @@ def _explain(error: BaseException) -> str | None:
     line = (error.text or '').strip()
     return f'gin syntax: {fault}' + (f': {line}' if line else '')
   if isinstance(error, tokenize.TokenError):
+    return _fault_of_tokens(*error.args)
+  if isinstance(error, ModuleNotFoundError) and error.name in _named_modules():
     return (
-      f'gin syntax: {error.args[0]}: expected the end of a value, such as a '
-      'closing bracket'
+      f'--module_import: {error}. Expected a module that Python finds, such as '
+      'one in a folder of PYTHONPATH.'
     )
-  if isinstance(error, UnicodeDecodeError):
-    file = _gin_file_being_read(error)
-    if file:
-      return f'gin file {file!r} is not UTF-8 text: {error}'
   undefined = _UNDEFINED_MACRO.search(str(error))
   if undefined:
     return _undefined_macro(undefined[1])
@@ -146,11 +155,14 @@ def _explain(error: BaseException) -> str | None:
   return None
 
 
-def _gin_file_being_read(error: BaseException) -> str | None:
-  for frame, _ in traceback.walk_tb(error.__traceback__):
-    if 'config_file' in frame.f_locals:  # a local name of gin's parser
-      return frame.f_locals['config_file']
-  return None
+def _named_modules() -> set[str]:
+  """Returns the modules of T5's --module_import, and the packages of each."""
+  known = set()
+  if flags.FLAGS.is_parsed() and 'module_import' in flags.FLAGS:
+    for module in flags.FLAGS['module_import'].value or ():
+      parts = module.split('.')
+      known |= {'.'.join(parts[:end]) for end in range(1, len(parts) + 1)}
+  return known
 
 
 def _undefined_macro(name: str) -> str:
@@ -220,6 +232,11 @@ _MESSAGES: dict[str, str | Callable[..., str]] = {
   r'Unable to open file: (.*)\. Searched config paths: (\[.*?\])': _gin_file,
   r"No configurable matching (?:reference )?'@?(.*?)(?:\(\))?'": _configurable,
   r"Configurable '(.*?)' doesn't have a parameter named '(.*?)'": _parameter,
+  r"'(\S+)' was not provided by an import statement|"
+  r"Couldn't resolve selector (\S+);": (
+    'gin finds {0}{1} in no module that the file imports. Expected a '
+    'configuration of Mesh-TensorFlow; one of T5X does not describe its models.'
+  ),
   r"No Task or Mixture found with name '((?s:.*?))'": _provider,
   r'\AGot: ((?s:.*))\Z': (
     'mixture_or_task_name = {0} (often through MIXTURE_NAME): expected the '

@@ -6,9 +6,12 @@ import TensorFlow, since `prepare_host` must run before the host is imported.
 """
 
 import contextlib
+import ctypes
 import functools
 import importlib.util
+import io
 import os
+import pathlib
 import sys
 import types
 import warnings
@@ -17,6 +20,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
+from synth_mtf import filesystem
 from synth_mtf.host import tpu_runtime
 
 # Modules that tensorflow-estimator imports and newer releases of TensorFlow
@@ -39,6 +43,14 @@ MISSING: dict[str, tuple[str, ...]] = {
   'tensorflow.python.tpu.session_support': (),
 }
 
+_LOG_LEVEL = 'TF_CPP_MIN_LOG_LEVEL'
+# absl's `SetMinLogLevel` in the C++ library of TensorFlow 2.20; Python has no
+# function for it. Other releases have another name, or nothing to hide.
+_TENSORFLOW_LIBRARY = 'libtensorflow_framework.so.2'
+_SET_LEVEL_OF_ABSL = (
+  '_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE'
+)
+
 
 def prepare_host() -> None:
   """Makes `import mesh_tensorflow` and `import t5.models` work.
@@ -49,8 +61,7 @@ def prepare_host() -> None:
     UserError: importing TensorFlow would abort the process.
   """
   tpu_runtime.prepare_import()
-  # What TensorFlow's C++ code logs while it is imported is not about a run.
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  limit_log_of_cpp()
   warnings.filterwarnings('ignore', 'pkg_resources is deprecated')
   # `t5.models` imports HfPyTorchModel unconditionally, and with it torch and
   # transformers, which training in Mesh-TensorFlow never uses.
@@ -69,6 +80,24 @@ def prepare_host() -> None:
     setattr(ops, name, getattr(tensor_conversion_registry, name))
 
   restore_estimator()
+
+
+def limit_log_of_cpp() -> None:
+  """Keeps what TensorFlow's C++ code logs out of stderr.
+
+  What it cannot do, it also raises. A level that the user has set stays, and
+  holds for every line: newer releases write some through absl, which does not
+  read the variable.
+  """
+  level = os.environ.setdefault(_LOG_LEVEL, '3')
+  package = importlib.util.find_spec('tensorflow')
+  if not level.isdigit() or not package or not package.origin:
+    return
+  path = pathlib.Path(package.origin).with_name(_TENSORFLOW_LIBRARY)
+  with contextlib.suppress(OSError):  # other systems name it otherwise
+    set_level = getattr(ctypes.CDLL(str(path)), _SET_LEVEL_OF_ABSL, None)
+    if set_level:
+      set_level(int(level))
 
 
 def restore_estimator() -> None:
@@ -103,11 +132,13 @@ def restore_estimator() -> None:
     )
 
 
-def find_packaged_gin_files() -> None:
-  """Prevents gin from failing on a folder that is not a package.
+def read_gin_files() -> None:
+  """Makes gin read its files as we read others, local or in a bucket.
 
-  For `runs/x.gin`, gin raises a TypeError if a folder `runs` on sys.path, such
-  as one in the working folder, has no `__init__.py`; here it counts as missing.
+  gin would take a byte order mark for a statement, and any size into memory.
+  For `runs/x.gin`, it would also raise a TypeError if a folder `runs` on
+  sys.path, such as one in the working folder, has no `__init__.py`; here, the
+  file counts as missing.
   """
   import gin
   from gin import resource_reader as packages
@@ -118,10 +149,24 @@ def find_packaged_gin_files() -> None:
     except TypeError:
       return False
 
-  readers = gin.config._FILE_READERS
-  for index, (read, _) in enumerate(readers):
-    if read is packages.system_path_reader:
-      readers[index] = (read, is_packaged)
+  gin.config._FILE_READERS[:] = [
+    (_GinFile, _is_gin_file),
+    (packages.system_path_reader, is_packaged),
+  ]
+
+
+def _is_gin_file(path: str) -> bool:
+  with filesystem.named_by('gin file'):
+    return filesystem.has_file(path)
+
+
+class _GinFile(io.StringIO):
+  """The text of a gin file; gin shows its name in messages."""
+
+  def __init__(self, path: str) -> None:
+    with filesystem.named_by('gin file'):
+      super().__init__(filesystem.text(path) or '')
+    self.name = path
 
 
 def separate_gin() -> Callable[[], AbstractContextManager[Any]]:
@@ -209,20 +254,69 @@ def _replace_in_main(name: str, module: Any, replacement: Any) -> None:
       vars(importing)[name] = replacement
 
 
+class _Changed:
+  """A function of the host whose results are changed, one after the other.
+
+  Thus its name is replaced once, whoever has to do with its results.
+
+  Attributes:
+    changes: functions of the result that return another one, or the same.
+  """
+
+  def __init__(self, function: Callable[..., Any]) -> None:
+    self._function = function
+    self.changes: list[Callable[[Any], Any]] = []
+
+  def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    result = self._function(*args, **kwargs)
+    for change in self.changes:
+      result = change(result)
+    return result
+
+
+def _changes_of(name: str) -> list[Callable[[Any], Any]]:
+  """Returns what changes the results of a function of Mesh-TF's `utils`."""
+  from mesh_tensorflow.transformer import utils
+
+  if not isinstance(vars(utils)[name], _Changed):
+    vars(utils)[name] = _Changed(vars(utils)[name])
+  return vars(utils)[name].changes
+
+
+def change_each_estimator(change: Callable[[Any], Any]) -> None:
+  """Passes each estimator that T5 makes to a function, for good.
+
+  `utils.run` has no setting for what its estimator does.
+  """
+  _changes_of('get_estimator').append(change)
+
+
+@contextlib.contextmanager
+def each_estimator_changed_by(change: Callable[[Any], Any]) -> Iterator[None]:
+  """Passes each estimator to a function, as long as the context is active."""
+  changes = _changes_of('get_estimator')
+  changes.append(change)
+  try:
+    yield
+  finally:
+    changes.remove(change)
+
+
+def change_lines_read(change: Callable[[list[str]], list[str]]) -> None:
+  """Passes the lines of each text file that T5 decodes to a function."""
+  _changes_of('get_inputs_from_file').append(change)
+
+
 def leave_out_byte_order_marks() -> None:
   """Leaves the mark out of the first line of text files that T5's main reads.
 
   The host would take it for a part of the text.
   """
-  from mesh_tensorflow.transformer import utils
 
-  read = utils.get_inputs_from_file
-
-  def read_lines(*args: Any, **kwargs: Any) -> list[str]:
-    lines = read(*args, **kwargs)
+  def without_mark(lines: list[str]) -> list[str]:
     return [line.removeprefix('\ufeff') for line in lines[:1]] + lines[1:]
 
-  vars(utils)['get_inputs_from_file'] = read_lines
+  change_lines_read(without_mark)
 
 
 def types_of_gin(are_taken: Callable[[], bool]) -> None:
@@ -241,18 +335,16 @@ def types_of_gin(are_taken: Callable[[], bool]) -> None:
   _replace_in_main('gin', gin, own)
 
 
-def estimators_made_with(
-  model_fn: Callable[..., Any], get_estimator: Callable[..., Any]
+def model_functions_made_by(
+  make: Callable[..., Any],
 ) -> AbstractContextManager[Any]:
-  """Replaces the functions that make an estimator and its model function.
+  """Replaces the function that makes the model function of an estimator.
 
-  `utils.run` has no setting for either.
+  `utils.run` has no setting for it.
   """
   from mesh_tensorflow.transformer import utils
 
-  return mock.patch.multiple(
-    utils, tpu_estimator_model_fn=model_fn, get_estimator=get_estimator
-  )
+  return mock.patch.object(utils, 'tpu_estimator_model_fn', make)
 
 
 @contextlib.contextmanager
@@ -301,6 +393,35 @@ def replace_methods(estimator: Any, **methods: Callable[..., Any]) -> None:
   The host makes an estimator for each run and calls its methods itself.
   """
   vars(estimator).update(methods)
+
+
+def before_training(
+  estimator: Any, prepare: Callable[[int], list[Any]]
+) -> None:
+  """Calls `prepare(max_steps)` before an estimator trains.
+
+  The hooks that it returns are used as well. What was added first is called
+  first; the method is replaced once.
+  """
+  train = estimator.train
+  if not isinstance(train, _Train):
+    train = _Train(train)
+    replace_methods(estimator, train=train)
+  train.preparations.append(prepare)
+
+
+class _Train:
+  """The method `train` of an estimator, and what comes before it."""
+
+  def __init__(self, train: Callable[..., Any]) -> None:
+    self._train = train
+    self.preparations: list[Callable[[int], list[Any]]] = []
+
+  def __call__(self, *, max_steps: int, hooks: Any = (), **more: Any) -> Any:
+    hooks = [*(hooks or ())]
+    for prepare in self.preparations:
+      hooks += prepare(max_steps)
+    return self._train(max_steps=max_steps, hooks=hooks, **more)
 
 
 def set_seed(estimator: Any, seed: int) -> None:

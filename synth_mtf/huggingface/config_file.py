@@ -9,7 +9,8 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from synth_mtf import json_files, paths
+from synth_mtf import filesystem, json_files
+from synth_mtf.checkpoints import files
 from synth_mtf.errors import UserError
 from synth_mtf.huggingface import stored
 from synth_mtf.huggingface.settings_synthesizer import from_file, to_file
@@ -173,7 +174,7 @@ def activation(
 def _content(folder: str) -> dict[str, Any]:
   """Returns the file; its `synth_mtf` is what was recorded, if any."""
   path = os.path.join(folder, CONFIG)
-  paths.check_entries(folder)
+  filesystem.check_entries(folder)
   try:
     content = stored.read_json(path)
     recorded = {'gin': '', 'step': 0, **content.get('synth_mtf', {})}
@@ -189,7 +190,8 @@ def _content(folder: str) -> dict[str, Any]:
   except Exception as error:  # depends on what is there instead
     raise UserError(
       f'{path} is missing or damaged ({error}); expected a folder of '
-      "Hugging Face's T5, with config.json and model.safetensors"
+      "Hugging Face's T5, with config.json and model.safetensors."
+      + files.instead(folder)
     ) from error
   return content
 

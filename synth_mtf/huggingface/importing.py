@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from synth_mtf import atomic, json_files, paths
 from synth_mtf.checkpoints import comparison, files, identity
+from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
 from synth_mtf.host import foreign, model as models
 from synth_mtf.huggingface import config_file, layout, stored
@@ -58,7 +59,7 @@ def load(folder: str, out: str) -> str:
     atomic.write(new / paths.OPERATIVE_CONFIG, gin.operative_config_str())
     if config.vocabulary:
       json_files.write(new / identity.VOCABULARY, config.vocabulary)
-    identity.record_model(model.transformer, str(new))
+    identity.record_model(model.transformer, Folder(str(new)))
   return os.path.join(out, os.path.basename(path))
 
 

@@ -63,8 +63,17 @@ from .releases_synthesizer import (
   create_masks_for_generate,
   refuse_unknown,
 )
-from .settings_synthesizer import MIXINGS, VARIANTS  # noqa: F401  see above
+from .settings_synthesizer import MIXINGS, VARIANTS
 
+__all__ = (
+  'MIXINGS',
+  'VARIANTS',
+  'SyntheticAttention',
+  'SynthesizerConfig',
+  'SynthesizerForConditionalGeneration',
+  'SynthesizerForSequenceClassification',
+  'SynthesizerModel',
+)
 FLEX = 'flex_attention'
 
 

@@ -26,7 +26,10 @@ Array = npt.NDArray[Any]
 
 def read_json(path: str) -> Any:
   """Returns what a file holds; fails in many ways on a damaged one."""
-  return json.loads(filesystem.text(path) or 'there is none')
+  text = filesystem.text(path)
+  if text is None:
+    raise ValueError('it is not there')
+  return json.loads(text)
 
 
 class Weights:
@@ -98,10 +101,9 @@ def _parts(folder: str) -> Iterator[tuple[str, Sequence[str]]]:
 def _header(part: str) -> dict[str, tuple[int, ...]]:
   """Returns the shapes of all weights in a file."""
   shapes = {}
+  with filesystem.reading(part):  # refuses a pointer of Git LFS
+    pass
   try:
-    with open(part, 'rb') as stream:
-      if filesystem.is_lfs_pointer(stream.read(100)):
-        raise ValueError(f'it is {filesystem.LFS_POINTER}')
     with extra.safetensors().safe_open(part, 'numpy') as stream:
       for name in stream.keys():  # noqa: SIM118  not a mapping
         weight = stream.get_slice(name)

@@ -12,11 +12,10 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from synth_mtf.errors import UserError
-from synth_mtf.pjrt import collectives, hosts
-from synth_mtf.pjrt.placement import Array
+from synth_mtf.pjrt import collectives
+from synth_mtf.pjrt.placement import Array, Devices
 
-_WISHES = (hosts.stop, hosts.save)
-_NUMBERS = 2 + len(_WISHES)  # the step, a checksum of the batch, and wishes
+_NUMBERS = 4  # the step, a checksum of the batch, and two wishes
 
 
 class Agreement:
@@ -27,9 +26,12 @@ class Agreement:
     largest: the program's result.
   """
 
-  def __init__(self, cores: int) -> None:
+  def __init__(self, devices: Devices) -> None:
+    self._wishes = devices.hosts.stop, devices.hosts.save
     self.known = tf.placeholder(tf.int32, [2 * _NUMBERS], name='known')
-    self.largest = collectives.cross_replica_max(self.known, [range(cores)])
+    self.largest = collectives.cross_replica_max(
+      self.known, [range(len(devices))]
+    )
 
   def here(self, step: int, batch: Mapping[str, Array]) -> Array:
     """Returns what this host knows before a step."""
@@ -37,7 +39,7 @@ class Agreement:
     for name in sorted(batch):
       data = np.ascontiguousarray(batch[name])
       checksum = zlib.crc32(data.tobytes(), checksum)
-    wishes = [wish.send() for wish in _WISHES]
+    wishes = [wish.send() for wish in self._wishes]
     known = np.array([step, checksum % 2**31, *wishes], np.int32)
     return np.concatenate([known, -known])
 
@@ -57,6 +59,6 @@ class Agreement:
         'must read the same files with the same vocabulary, in an order that '
         'mesh_train_dataset_fn.seed determines.'
       )
-    for wish, is_asked in zip(_WISHES, wishes, strict=True):
+    for wish, is_asked in zip(self._wishes, wishes, strict=True):
       if is_asked:
         wish.grant()

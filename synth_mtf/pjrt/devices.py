@@ -1,8 +1,7 @@
-"""The devices that a run computes on, and whether it fits them."""
+"""The devices that JAX finds, and whether a run fits them."""
 
-import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import gin
 import jax
@@ -11,11 +10,10 @@ from absl import logging
 
 from synth_mtf.errors import UserError
 from synth_mtf.host import jax_support, tpu_runtime
-from synth_mtf.pjrt import hosts
+from synth_mtf.pjrt.hosts import Hosts
 
 # What JAX adds to its errors, which is advice for programs of other kinds.
 _ADVICE_OF_JAX = re.compile(r' \((?:set JAX_PLATFORMS|you may need).*?\)')
-_chosen: list[jax.Device] = []
 
 
 def check_tensorflow(setting: str) -> None:
@@ -43,7 +41,6 @@ def find(kind: str) -> list[jax.Device]:
     except (RuntimeError, AssertionError) as error:  # by its release
       errors.append(error)
     else:
-      hosts.check_devices(devices)
       return devices
   raise _not_found(kind, str(errors[0])) from errors[0]
 
@@ -67,34 +64,27 @@ def _not_found(kind: str, reason: str) -> UserError:
   return UserError(f'--device={kind}: {found}\n{jax_support.advice(kind)}')
 
 
-@contextlib.contextmanager
-def choose(devices: list[jax.Device]) -> Iterator[None]:
-  """Makes runs inside this context compute on these devices."""
-  _chosen[:] = devices
-  try:
-    yield
-  finally:
-    _chosen.clear()
+def check_run(
+  devices: Sequence[jax.Device], hosts: Hosts, mesh: mtf.Shape, mode: str
+) -> None:
+  """Refuses a run that does not fit the devices.
 
-
-def chosen() -> list[jax.Device]:
-  """Returns the chosen devices, which are empty for TensorFlow's own way."""
-  return list(_chosen)
-
-
-def check_run(mesh: mtf.Shape, mode: str) -> None:
-  """Refuses a mesh that does not fit the chosen devices, and exports."""
-  check_mode(mode)
-  _say_what_has_no_effect()
-  if hosts.count() > 1 and mode != 'train':
+  Args:
+    devices: those of all hosts.
+    hosts: of the run.
+    mesh: of the run.
+    mode: as in `utils.run.mode`.
+  """
+  platform = devices[0].platform
+  _say_what_has_no_effect(platform)
+  if not hosts.is_alone and mode != 'train':
     raise UserError(
       f'mode {mode!r} runs on one host: give the command on one, without '
       '--coordinator_address. Checkpoints fit any mesh.'
     )
-  count = len(_chosen)
+  count = len(devices)
   if mesh.size == count:
     return
-  platform = _chosen[0].platform
   message = (
     f'the mesh {mesh.to_string} has {mesh.size} cores, but JAX finds {count} '
     f'devices ({platform}) and a run uses all of them: change '
@@ -113,19 +103,10 @@ def check_run(mesh: mtf.Shape, mode: str) -> None:
   raise UserError(message)
 
 
-def check_mode(mode: str) -> None:
-  """Refuses exports: the program of a device is of no use to TensorFlow."""
-  if mode.startswith('export'):
-    raise UserError(
-      f'mode {mode!r} writes a model for TensorFlow: run it without --device.'
-    )
-
-
-def _say_what_has_no_effect() -> None:
+def _say_what_has_no_effect(platform: str) -> None:
   """Warns of settings for CPUs in a run on other devices."""
   function = 'get_vocab_embedding_cls'  # of the embedding
   bound = gin.get_bindings(function, resolve_references=False).get('cls')
-  platform = _chosen[0].platform
   if platform != 'cpu' and 'EmbeddingByIndex' in repr(bound):
     logging.warning(
       'common/fast_cpu.gin has no effect on a %s: layers are those for TPUs.',

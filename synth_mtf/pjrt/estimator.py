@@ -8,6 +8,7 @@ never runs it, but one operation that hands a batch to the devices.
 
 import contextlib
 import functools
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,8 +19,9 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 
 from synth_mtf.host import losses, patches
-from synth_mtf.pjrt import devices, hosts, mesh
+from synth_mtf.pjrt import lowering
 from synth_mtf.pjrt.agreement import Agreement
+from synth_mtf.pjrt.hosts import Hosts
 from synth_mtf.pjrt.placement import Array, Devices, Variables
 from synth_mtf.pjrt.program import Executable, Lowered, lower
 
@@ -29,37 +31,29 @@ Features = Mapping[str, tf.Tensor]
 
 
 @contextlib.contextmanager
-def used(jax_devices: list[jax.Device]) -> Iterator[None]:
+def used(devices: Devices) -> Iterator[None]:
   """Makes T5's runs compute on these devices."""
-  host_get_estimator = utils.get_estimator
-  programs = Programs(Devices(jax_devices))
+  programs = Programs(devices)
 
-  def get_estimator(**settings: Any) -> Any:
-    if hosts.count() > 1:
-      _share_order_of_data()
-    made = host_get_estimator(**settings)
+  def prepare(made: Any) -> Any:
+    if not devices.hosts.is_alone:
+      _share_order_of_data(devices.hosts)
     config = made._session_config  # noqa: SLF001
     # The default places all operations, but the devices alone run the program.
     config.graph_options.place_pruned_graph = True
     config.device_count['GPU'] = 0  # its memory is JAX's
-    host_train = made.train
-
-    def train(*, max_steps: int, **more: Any) -> None:
-      programs.last_step = max_steps
-      host_train(max_steps=max_steps, **more)
-
-    patches.replace_methods(made, train=train)
+    patches.before_training(made, programs.end_at)
     return made
 
   make = functools.partial(model_fn, utils.tpu_estimator_model_fn, programs)
   with (
-    devices.choose(jax_devices),
-    patches.estimators_made_with(make, get_estimator),
+    patches.model_functions_made_by(make),
+    patches.each_estimator_changed_by(prepare),
   ):
     yield
 
 
-def _share_order_of_data() -> None:
+def _share_order_of_data(hosts: Hosts) -> None:
   """Lets all hosts read the same batches if no seed makes them."""
   name = 't5.models.mesh_transformer.mesh_train_dataset_fn'
   if gin.get_bindings(name).get('seed') is None:
@@ -95,18 +89,18 @@ def model_fn(
       name: tf.placeholder(x.dtype, x.shape, name=f'feature_{name}')
       for name, x in features.items()
     }
-    inputs = mesh.Inputs.placeholders()
-    with (
-      mesh.used(
-        inputs, variables, len(programs.devices), programs.devices.platform
-      ) as params_of_tpu,
-      patches.step_counted_last(),
-    ):
-      spec = build_program(dict(placeholders), None, mode, params_of_tpu)
+    step = lowering.build(
+      build_program,
+      placeholders,
+      mode,
+      variables,
+      len(programs.devices),
+      programs.devices.platform,
+    )
     batch = {placeholders[name].op.name: x for name, x in features.items()}
     seed = config and config.tf_random_seed
-    runner = Runner(programs, variables, inputs.seed.op.name, seed)
-    return _SPECS[mode](spec, batch, runner)
+    runner = Runner(programs, variables, step.seed, seed)
+    return _SPECS[mode](step.spec, batch, runner)
 
   return build
 
@@ -122,6 +116,12 @@ class Programs:
     self.devices = devices
     self.last_step: int | None = None
     self._kept: dict[Any, tuple[Lowered, Executable]] = {}
+    self._compiled = 0
+
+  def end_at(self, step: int) -> list[Any]:
+    """Notes the step at which training ends; it takes no hooks for that."""
+    self.last_step = step
+    return []
 
   def clear(self) -> None:
     self._kept.clear()
@@ -143,10 +143,21 @@ class Programs:
     )
     if key not in self._kept:
       lowered = lower(tf.get_default_graph(), results, updates)
+      self._check_same_on_all_hosts(lowered)
       self._kept[key] = lowered, Executable(lowered, self.devices)
     for oldest in list(self._kept)[:-_KEPT]:
       del self._kept[oldest]
     return self._kept[key]
+
+  def _check_same_on_all_hosts(self, lowered: Lowered) -> None:
+    self._compiled += 1
+    self.devices.hosts.check_equal(
+      f'program/{self._compiled}',
+      hashlib.sha256(lowered.hlo).hexdigest(),
+      'this host has built another program than process 0. Give the same '
+      'command and gin files on every host, with the same versions of '
+      'synth_mtf, TensorFlow and Python.',
+    )
 
 
 class Runner:
@@ -167,11 +178,12 @@ class Runner:
     self._variables = variables
     self._seed_name = seed_name  # of the program's input
     self._seed = seed
+    hosts = programs.devices.hosts
     self._seed_of_run = hosts.shared_number('seed')
     self._calls = 0
     self._agreement: Agreement | None = None
-    if hosts.count() > 1:
-      self._agreement = Agreement(len(programs.devices))
+    if not hosts.is_alone:
+      self._agreement = Agreement(programs.devices)
 
   def add(
     self,
@@ -245,7 +257,8 @@ class Runner:
 
 
 def _train(spec: Any, batch: Features, runner: Runner) -> Any:
-  (loss,) = runner.add(batch, [spec.loss], [spec.train_op], delayed=True)
+  results, updates = lowering.results(spec), lowering.updates(spec)
+  (loss,) = runner.add(batch, results, updates, delayed=True)
   losses.mark_late()
   with tf.control_dependencies([loss]):
     count = tf.train.get_global_step().assign_add(1, read_value=False)
@@ -258,8 +271,8 @@ def _train(spec: Any, batch: Features, runner: Runner) -> Any:
 
 
 def _evaluate(spec: Any, batch: Features, runner: Runner) -> Any:
-  metric_fn, values = spec.eval_metrics
-  loss, *values = runner.add(batch, [spec.loss, *values])
+  metric_fn, _ = spec.eval_metrics
+  loss, *values = runner.add(batch, lowering.results(spec))
   return type(spec)(  # `_replace` would keep the old metrics
     tf.estimator.ModeKeys.EVAL,
     loss=loss,
@@ -269,11 +282,10 @@ def _evaluate(spec: Any, batch: Features, runner: Runner) -> Any:
 
 
 def _predict(spec: Any, batch: Features, runner: Runner) -> Any:
-  names = sorted(spec.predictions)
-  values = runner.add(batch, [spec.predictions[name] for name in names])
+  values = runner.add(batch, lowering.results(spec))
   return tf.estimator.EstimatorSpec(
     tf.estimator.ModeKeys.PREDICT,
-    predictions=dict(zip(names, values, strict=True)),
+    predictions=dict(zip(sorted(spec.predictions), values, strict=True)),
     prediction_hooks=spec.prediction_hooks,
   )
 

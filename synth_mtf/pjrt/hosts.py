@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import jax
 import tensorflow.compat.v1 as tf
 
+from synth_mtf import filesystem
 from synth_mtf.errors import RunFailed, UserError
 
 _PATIENCE = 60  # seconds without a sign of life; compilation can take some
@@ -31,7 +32,7 @@ _KEYS = 'synth_mtf'  # prefix of our keys in the coordination service
 _BEAT, _FAILED = f'{_KEYS}/beat/', f'{_KEYS}/failed/'
 _ADVICE = 'To resume, give the same command on every host again.'
 # JAX aborts a process that has lost the coordination service, which leaves no
-# time for a message. A process of its own then writes it.
+# time for a message. A separate process then writes it.
 _REPORTER = f"""
 import sys
 if not sys.stdin.read():
@@ -55,17 +56,6 @@ class Group(NamedTuple):
 
 
 _ALONE = Group(1, 0)
-_group = _ALONE
-
-
-def count() -> int:
-  """Returns the number of processes."""
-  return _group.size
-
-
-def is_first() -> bool:
-  """Whether this process writes checkpoints."""
-  return _group.number == 0
 
 
 class Wish:
@@ -74,11 +64,12 @@ class Wish:
   A process without others need not ask anybody.
   """
 
-  def __init__(self) -> None:
+  def __init__(self, is_alone: bool) -> None:
+    self._is_alone = is_alone
     self._asked = self._granted = False
 
   def ask(self) -> None:
-    if count() == 1:
+    if self._is_alone:
       self._granted = True
     self._asked = True
 
@@ -96,8 +87,83 @@ class Wish:
     return granted
 
 
-stop = Wish()  # to end the run, as after SIGTERM
-save = Wish()  # to save a checkpoint, as after a minute
+class Hosts:
+  """The processes of a run, as seen from one of them; by default it is alone.
+
+  Attributes:
+    count: the number of processes.
+    number: this process, from 0.
+    stop: the wish to end the run, as after SIGTERM.
+    save: the wish to save a checkpoint, as after a minute.
+  """
+
+  def __init__(self, group: Group = _ALONE) -> None:
+    self.count, self.number = group
+    self.stop = Wish(self.is_alone)
+    self.save = Wish(self.is_alone)
+
+  @property
+  def is_alone(self) -> bool:
+    return self.count == 1
+
+  @property
+  def is_first(self) -> bool:
+    """Whether this process writes checkpoints."""
+    return self.number == 0
+
+  def check_devices(self, devices: list[jax.Device]) -> None:
+    """Refuses hosts whose devices cannot work together."""
+    version = tuple(map(int, jax.__version__.split('.')[:2]))
+    if self.is_alone or devices[0].platform != 'cpu' or version >= (0, 5):
+      return
+    if len(devices) > self.count:
+      raise UserError(
+        f'JAX {jax.__version__} cannot connect the CPUs of several hosts if a '
+        'host has more than one device: leave '
+        '--xla_force_host_platform_device_count out of XLA_FLAGS, or install '
+        'JAX 0.5 or newer.'
+      )
+
+  @contextlib.contextmanager
+  def folder(self, model_dir: str) -> Iterator[str]:
+    """Yields the folder in which this process may write.
+
+    For process 0, that is the run's. Each other process gets a temporary one,
+    in which it finds the latest checkpoint.
+    """
+    if self.is_first:
+      self._wait_for_all('folders')
+      yield model_dir
+      return
+    with tempfile.TemporaryDirectory(prefix='synth-mtf-') as own:
+      if tf.io.gfile.isdir(model_dir):
+        show_files(model_dir, own)
+      self._wait_for_all('folders')
+      yield own
+
+  def shared_number(self, name: str) -> int:
+    """Returns a random number, the same in all processes."""
+    number = random.SystemRandom().randrange(2**31)
+    if self.is_alone:
+      return number
+    key = f'{_KEYS}/{name}'
+    if self.is_first:
+      _client().key_value_set(key, str(number), allow_overwrite=True)
+    return int(_client().blocking_key_value_get(key, _COMPILATION))
+
+  def check_equal(self, name: str, value: str, message: str) -> None:
+    """Raises a UserError if a process has another value than process 0."""
+    if self.is_alone:
+      return
+    key = f'{_KEYS}/{name}'
+    if self.is_first:
+      _client().key_value_set(key, value, allow_overwrite=True)
+    elif _client().blocking_key_value_get(key, _COMPILATION) != value:
+      raise UserError(message)
+
+  def _wait_for_all(self, name: str) -> None:
+    if not self.is_alone:
+      _client().wait_at_barrier(f'{_KEYS}/{name}', _COMPILATION)
 
 
 def address(
@@ -147,7 +213,7 @@ def address(
 
 
 @contextlib.contextmanager
-def joined(kind: str, given: tuple[str, Group] | None) -> Iterator[None]:
+def joined(kind: str, given: tuple[str, Group] | None) -> Iterator[Hosts]:
   """Joins the processes of a run; call it before JAX runs anything.
 
   If the run fails on one host, it ends on all, with one message on each.
@@ -156,15 +222,14 @@ def joined(kind: str, given: tuple[str, Group] | None) -> Iterator[None]:
     kind: of the devices. On TPUs, JAX finds the other hosts itself.
     given: what `address` returns.
   """
-  global _group
-  _group = _join(kind, given)
-  if _group.size == 1:
-    yield
+  hosts = Hosts(_join(kind, given))
+  if hosts.is_alone:
+    yield hosts
     return
-  watch = _Watch()
+  watch = _Watch(hosts)
   watch.start()
   try:
-    yield
+    yield hosts
   except Exception as error:
     watch.end(error)
   except KeyboardInterrupt:
@@ -175,7 +240,6 @@ def joined(kind: str, given: tuple[str, Group] | None) -> Iterator[None]:
     raise
   watch.finish()
   jax.distributed.shutdown()  # waits for the others
-  _group = _ALONE
 
 
 def _join(kind: str, given: tuple[str, Group] | None) -> Group:
@@ -204,38 +268,6 @@ def _join_given(kind: str, where: str, group: Group) -> Group:
   return group
 
 
-def check_devices(devices: list[jax.Device]) -> None:
-  """Refuses hosts whose devices cannot work together."""
-  version = tuple(map(int, jax.__version__.split('.')[:2]))
-  if count() == 1 or devices[0].platform != 'cpu' or version >= (0, 5):
-    return
-  if len(devices) > count():
-    raise UserError(
-      f'JAX {jax.__version__} cannot connect the CPUs of several hosts if a '
-      'host has more than one device: leave '
-      '--xla_force_host_platform_device_count out of XLA_FLAGS, or install '
-      'JAX 0.5 or newer.'
-    )
-
-
-@contextlib.contextmanager
-def folder(model_dir: str) -> Iterator[str]:
-  """Yields the folder in which this process may write.
-
-  For process 0, that is the run's. Each other process gets one of its own, for
-  as long as it runs, in which it finds the latest checkpoint.
-  """
-  if is_first():
-    _wait_for_all('folders')
-    yield model_dir
-    return
-  with tempfile.TemporaryDirectory(prefix='synth-mtf-') as own:
-    if tf.io.gfile.isdir(model_dir):
-      show_files(model_dir, own)
-    _wait_for_all('folders')
-    yield own
-
-
 def show_files(source: str, folder: str) -> None:
   """Links what a run reads of its folder; copies it from a bucket."""
   latest = os.path.basename(tf.train.latest_checkpoint(source) or '')
@@ -246,32 +278,10 @@ def show_files(source: str, folder: str) -> None:
     )
     if is_other or _WRITTEN.fullmatch(name) or tf.io.gfile.isdir(path):
       continue
-    if '://' in source or not name.startswith('model.ckpt-'):
+    if filesystem.is_bucket(source) or not name.startswith('model.ckpt-'):
       tf.io.gfile.copy(path, os.path.join(folder, name))
     else:
       os.symlink(os.path.abspath(path), os.path.join(folder, name))
-
-
-def shared_number(name: str) -> int:
-  """Returns a random number, the same in all processes."""
-  number = random.SystemRandom().randrange(2**31)
-  if count() == 1:
-    return number
-  key = f'{_KEYS}/{name}'
-  if is_first():
-    _client().key_value_set(key, str(number), allow_overwrite=True)
-  return int(_client().blocking_key_value_get(key, _COMPILATION))
-
-
-def check_equal(name: str, value: str, message: str) -> None:
-  """Raises a UserError if a process has another value than process 0."""
-  if count() == 1:
-    return
-  key = f'{_KEYS}/{name}'
-  if is_first():
-    _client().key_value_set(key, value, allow_overwrite=True)
-  elif _client().blocking_key_value_get(key, _COMPILATION) != value:
-    raise UserError(message)
 
 
 class _Watch(threading.Thread):
@@ -281,8 +291,9 @@ class _Watch(threading.Thread):
   nothing else can interrupt.
   """
 
-  def __init__(self) -> None:
+  def __init__(self, hosts: Hosts) -> None:
     super().__init__(daemon=True)
+    self._hosts = hosts
     self.ended = threading.Event()
     self._report = threading.Lock()  # the first message is the only one
     self._console = os.fdopen(
@@ -306,7 +317,7 @@ class _Watch(threading.Thread):
 
   def _look(self, beat: str, patience: float) -> str | None:
     """Gives a sign of life; returns what has happened to another process."""
-    own = f'{_BEAT}{_group.number}'
+    own = f'{_BEAT}{self._hosts.number}'
     try:
       _client().key_value_set(own, beat, allow_overwrite=True)
       known = dict(_client().key_value_dir_get(f'{_KEYS}/'))
@@ -315,7 +326,7 @@ class _Watch(threading.Thread):
     now = time.monotonic()
     for key, value in known.items():
       number = key.rpartition('/')[2]
-      if key.startswith(_FAILED) and number != str(_group.number):
+      if key.startswith(_FAILED) and number != str(self._hosts.number):
         return f'process {number} has ended: {value}'
       if not key.startswith(_BEAT):
         continue
@@ -337,7 +348,7 @@ class _Watch(threading.Thread):
           self._exit(message)
         time.sleep(0.5)
     with contextlib.suppress(RuntimeError):
-      _client().key_value_set(f'{_FAILED}{_group.number}', str(error))
+      _client().key_value_set(f'{_FAILED}{self._hosts.number}', str(error))
     self._exit(str(error), 2 if isinstance(error, UserError) else 1)
 
   def finish(self) -> None:
@@ -350,15 +361,10 @@ class _Watch(threading.Thread):
       time.sleep(2 * _GRACE)  # the other thread ends the process
     self.finish()
     print(f'synth-mtf: error: {message}', file=self._console, flush=True)
-    if is_first():
+    if self._hosts.is_first:
       time.sleep(_GRACE)  # the others still read from the service
     sys.stdout.flush()
     os._exit(status)
-
-
-def _wait_for_all(name: str) -> None:
-  if count() > 1:
-    _client().wait_at_barrier(f'{_KEYS}/{name}', _COMPILATION)
 
 
 def _client() -> Any:

@@ -56,9 +56,11 @@ class DeviceMesh(simd_mesh_impl.SimdMeshImpl):
     layout: mtf.LayoutRules,
     inputs: Inputs,
     variables: placement.Variables,
+    loops: 'Loops',
   ) -> None:
     super().__init__(shape, layout)
     self._inputs = inputs
+    self._loops = loops
     self.placed_variables = variables
     self._draws = 0  # of random numbers in the program so far
     self.fetched = tf.numpy_function(variables.fetch, [], [])
@@ -74,7 +76,7 @@ class DeviceMesh(simd_mesh_impl.SimdMeshImpl):
     self._draws += 1
     seed = self._inputs.seed
     slice_number = self.laid_out_slice_num(shape).one_slice
-    for number in (self._draws, slice_number, *_loop_counters):
+    for number in (self._draws, slice_number, *self._loops.counters):
       seed = tf.random.experimental.stateless_fold_in(seed, number)
     return self.LaidOutTensor(
       [_STATELESS[tf_fn](self.slice_shape(shape), seed, **kwargs)]
@@ -125,34 +127,41 @@ class DeviceMesh(simd_mesh_impl.SimdMeshImpl):
         return super().assign_to_slices(*args, **kwargs)
 
 
-_loop_counters: list[tf.Tensor] = []  # of the loops that are being built
+class Loops:
+  """Builds loops as single operations, which XLA translates.
 
+  They count their iterations, from which random numbers follow.
 
-def _while_loop(
-  cond: Callable[..., Any],
-  body: Callable[..., Any],
-  variables: Any,
-  **options: Any,
-) -> Any:
-  """Builds a loop as one operation, which XLA translates.
-
-  It also counts its iterations, from which random numbers follow.
+  Attributes:
+    counters: of the loops that are being built, from the outside in.
   """
 
-  def counted_cond(_: tf.Tensor, *values: Any) -> Any:
-    return cond(*values)
+  def __init__(self) -> None:
+    self.counters: list[tf.Tensor] = []
 
-  def counted_body(count: tf.Tensor, *values: Any) -> Any:
-    _loop_counters.append(count)
-    try:
-      return count + 1, *body(*values)
-    finally:
-      _loop_counters.pop()
+  def while_loop(
+    self,
+    cond: Callable[..., Any],
+    body: Callable[..., Any],
+    variables: Any,
+    **options: Any,
+  ) -> Any:
+    """Stands in for `tf.while_loop`."""
 
-  _, *results = while_v2.while_loop(
-    counted_cond, counted_body, [tf.constant(0), *variables], **options
-  )
-  return results
+    def counted_cond(_: tf.Tensor, *values: Any) -> Any:
+      return cond(*values)
+
+    def counted_body(count: tf.Tensor, *values: Any) -> Any:
+      self.counters.append(count)
+      try:
+        return count + 1, *body(*values)
+      finally:
+        self.counters.pop()
+
+    _, *results = while_v2.while_loop(
+      counted_cond, counted_body, [tf.constant(0), *variables], **options
+    )
+    return results
 
 
 @contextlib.contextmanager
@@ -176,8 +185,9 @@ def used(
   def make(
     shape: mtf.Shape, layout: mtf.LayoutRules, *_: Any, **__: Any
   ) -> DeviceMesh:
-    return DeviceMesh(shape, layout, inputs, variables)
+    return DeviceMesh(shape, layout, inputs, variables, loops)
 
+  loops = Loops()
   topology = types.SimpleNamespace(mesh_shape=[cores, 1, 1])
   context = types.SimpleNamespace(
     num_hosts=1,
@@ -186,7 +196,7 @@ def used(
     tpu_host_placement_function=lambda host_id: '',
   )
   with (
-    patches.tpu_mesh_replaced(make, collectives, _while_loop),
+    patches.tpu_mesh_replaced(make, collectives, loops.while_loop),
     programs_for(platform),
   ):
     yield {'context': context}

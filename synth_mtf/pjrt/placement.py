@@ -14,7 +14,7 @@ import numpy.typing as npt
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from synth_mtf.pjrt import hosts
+from synth_mtf.pjrt.hosts import Hosts
 
 Array = npt.NDArray[Any]
 
@@ -27,12 +27,16 @@ class Devices:
 
   Attributes:
     devices: those of all hosts.
+    hosts: the processes that they belong to.
     local: the numbers of this host's among them.
     platform: their kind: 'cpu', 'gpu' or 'tpu'.
   """
 
-  def __init__(self, devices: Sequence[jax.Device]) -> None:
+  def __init__(
+    self, devices: Sequence[jax.Device], hosts: Hosts | None = None
+  ) -> None:
     self.devices = list(devices)
+    self.hosts = hosts or Hosts()
     self.platform = self.devices[0].platform
     process = self.devices[0].client.process_index()
     self.local = [
@@ -145,8 +149,9 @@ class Variables:
     changed: whether a program has run since `fetch`; who runs one sets it.
   """
 
-  def __init__(self, devices: Devices) -> None:
-    self._devices = devices
+  def __init__(self, devices: Devices | None) -> None:
+    """Args: devices, or None for a program that never runs."""
+    self._devices: Any = devices
     self._slicings: dict[str, Slicing] = {}
     self._given: dict[str, Array] = {}  # not yet on the devices
     self._fetched: dict[str, dict[int, Array]] = {}
@@ -173,7 +178,7 @@ class Variables:
     """Sends the values that were put; on several hosts, those of the first."""
     for name in sorted(self._given):
       value = self._given.pop(name)
-      if hosts.count() > 1:
+      if not self._devices.hosts.is_alone:
         value = np.asarray(multihost_utils.broadcast_one_to_all(value))
       slices = self._slicings[name].split(value)
       self.arrays[name] = self._devices.scatter(slices)

@@ -1,25 +1,21 @@
 """A part of TensorFlow's graph as one XLA program for all devices."""
 
 import dataclasses
-import hashlib
-import itertools
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import numpy as np
 import numpy.typing as npt
 import tensorflow as tf2
 import tensorflow.compat.v1 as tf
-from jax._src.lib import xla_client
 from tensorflow.compiler.xla.service import hlo_pb2
 from tensorflow.python.eager import context
 
 from synth_mtf.errors import UserError
 from synth_mtf.host import model as models
 from synth_mtf.host.explanations import MEMORY_ADVICE
-from synth_mtf.pjrt import hosts
+from synth_mtf.pjrt import compiler
 from synth_mtf.pjrt.placement import Devices
 
 Array = npt.NDArray[Any]
@@ -28,7 +24,6 @@ _ASSIGNMENTS = (
   'AssignAddVariableOp',
   'AssignSubVariableOp',
 )
-_numbers = itertools.count()  # of the programs of this process
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,47 +178,17 @@ def without_copies(hlo: bytes) -> bytes:
   return module.SerializeToString(deterministic=True)
 
 
-class Memory(NamedTuple):
-  """Bytes that a program takes on each device, by the compiler's count.
-
-  Attributes:
-    kept: of what it takes and returns; what it updates counts once.
-    temporary: of what it needs while it runs.
-  """
-
-  kept: int
-  temporary: int
-
-  @property
-  def needed(self) -> int:
-    return self.kept + self.temporary
-
-
-def memory_of(executable: Any) -> Memory:
-  """Returns what one of JAX's executables takes."""
-  sizes = executable.get_compiled_memory_stats()
-  taken = sizes.argument_size_in_bytes + sizes.output_size_in_bytes
-  return Memory(taken - sizes.alias_size_in_bytes, sizes.temp_size_in_bytes)
-
-
 class Executable:
   """A program compiled for devices."""
 
   def __init__(self, lowered: Lowered, devices: Devices) -> None:
     self._lowered = lowered
     self._devices = devices
-    hosts.check_equal(
-      f'program/{next(_numbers)}',
-      hashlib.sha256(lowered.hlo).hexdigest(),
-      'this host has built another program than process 0. Give the same '
-      'command and gin files on every host, with the same versions of '
-      'synth_mtf, TensorFlow and Python.',
-    )
-    self._executable = compile_hlo(lowered.hlo, devices.devices)
+    self._executable = compiler.compile_hlo(lowered.hlo, devices.devices)
     check_memory(self.memory().needed, devices.devices[devices.local[0]])
 
-  def memory(self) -> 'Memory':
-    return memory_of(self._executable)
+  def memory(self) -> compiler.Memory:
+    return compiler.memory_of(self._executable)
 
   def __call__(
     self, inputs: Mapping[str, jax.Array], variables: dict[str, jax.Array]
@@ -244,28 +209,3 @@ class Executable:
     for name, parts in zip(lowered.assigned, new, strict=True):
       variables[name] = self._devices.gather(parts)
     return outputs[: lowered.results]
-
-
-def compile_hlo(hlo: bytes, devices: Sequence[jax.Device]) -> Any:
-  """Compiles a serialized HloModule with a replica on each device.
-
-  No public function of JAX does this: `jax.export` takes only what JAX itself
-  has exported, in its own calling convention, and `jax2tf.call_tf` inlines a
-  TensorFlow function only if it assigns no variable. Tried with JAX 0.4.30 and
-  0.12.0.1.
-  """
-  module = xla_client._xla.mlir.xla_computation_to_mlir_module(  # noqa: SLF001
-    xla_client.XlaComputation(hlo)
-  )
-  options = xla_client.CompileOptions()
-  options.num_replicas = len(devices)
-  options.num_partitions = 1
-  options.device_assignment = xla_client.DeviceAssignment.create(
-    np.array([[device.id] for device in devices])
-  )
-  client = devices[0].client
-  if hasattr(client, 'compile_and_load'):  # since JAX 0.6
-    return client.compile_and_load(
-      module, xla_client.DeviceList(tuple(devices)), options
-    )
-  return client.compile(module, options)

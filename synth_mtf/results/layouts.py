@@ -28,7 +28,7 @@ PER_TOKEN = (
   'sequence_accuracy',
 )
 ALL = 'all'  # the layout with a column for all that runs have
-_MOST_PERPLEXITIES = 3  # in columns of their own, by default
+_MOST_PERPLEXITIES = 3  # in separate columns, by default
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,7 +163,7 @@ def overview(tags: Iterable[str], each: bool = False) -> Layout:
   """Returns a layout for all the tags that runs have.
 
   The log perplexities of a mixture's tasks are one column, their mean. With
-  `each`, they are columns of their own.
+  `each`, they are separate columns.
   """
   known: set[str] = set()
   for column in _KNOWN:

@@ -70,7 +70,7 @@ def _numbers(names: str, cell: str) -> dict[str, float]:
   """Parses a cell, such as '41.2/-' or '67M', with a name for each part.
 
   If it is unknown which of our numbers a part is, its name is `one or another`,
-  and it stands beside each.
+  and it stands next to each.
   """
   numbers = {}
   for name, part in zip(names.split(', '), cell.split('/'), strict=True):

@@ -110,10 +110,9 @@ class Run:
   def results(self) -> list[records.Result]:
     """Evaluation results, ordered by step."""
     by_key = {}
-    with _explained(self.name):
-      for folder, scalars in self.scalars.items():
-        for result in _results(folder, scalars):
-          by_key[result.key] = result
+    for folder, scalars in self.scalars.items():
+      for result in _results(folder, scalars):
+        by_key[result.key] = result
     return [by_key[key] for key in sorted(by_key)]
 
   @functools.cached_property
@@ -211,8 +210,7 @@ class Run:
   @functools.cached_property
   def scalars(self) -> Mapping[str, events.Scalars]:
     """The scalars in event files, such as 'loss', by folder."""
-    with _explained(self.name):
-      return {folder: events.read(folder) for folder in self.folders}
+    return {folder: events.read(folder) for folder in self.folders}
 
   def _setting(self, name: str) -> Any:
     """The value of a binding, or None if it is unset or not a literal.
@@ -235,13 +233,13 @@ def read(*folders: str) -> list[Run]:
   runs: dict[str, Run] = {}
   for folder in folders:
     name = folder.rstrip('/') or folder
-    with _explained(name):
-      inside = list(_runs(name, seen=set()))
+    inside = list(_runs(name, seen=set()))
     if not inside:
       raise UserError(
         f'{name} does not exist or holds no run; expected a model folder '
         '(checkpoints, operative_config.gin or event files, and what '
         'evaluations wrote below it) or the folder of a demo.'
+        + files.instead(name)
       )
     for run in inside:  # for a bucket, this is a key like any other
       runs.setdefault(os.path.realpath(run.name), run)
@@ -316,14 +314,16 @@ def _in_order_of_table(folder: str) -> list[str]:
   variants = json_files.read(
     folder, records.METRICS, lambda metrics: list(metrics['models'])
   )
-  inside = _subfolders(folder)
+  inside = filesystem.subfolders(folder)
   order = [*(variants or ()), *inside]
   return sorted(inside, key=order.index)
 
 
 def _seeds(folder: str) -> list[str]:
   """Returns the subfolders of a variant in a demo, by the seed's number."""
-  seeds = [x for x in _subfolders(folder) if re.fullmatch(r'seed_\d+', x)]
+  seeds = [
+    x for x in filesystem.subfolders(folder) if re.fullmatch(r'seed_\d+', x)
+  ]
   return sorted(seeds, key=len)  # 2 before 10
 
 
@@ -358,7 +358,7 @@ def _results(folder: str, scalars: events.Scalars) -> Iterator[records.Result]:
 def _with_results(folder: str) -> list[str]:
   """Returns a folder and those of its subfolders that hold evaluations."""
   folders = [folder]
-  for name in _subfolders(folder):
+  for name in filesystem.subfolders(folder):
     if _EVALUATION.fullmatch(name):
       folders.append(os.path.join(folder, name))
   return folders
@@ -427,16 +427,3 @@ def _of_their_filter(gin_file: str) -> Iterator[None]:
     raise UserError(
       f'{gin_file}: utils.run.variable_filter is no regular expression: {error}'
     ) from error
-
-
-@contextlib.contextmanager
-def _explained(path: str) -> Iterator[None]:
-  """Raises a `UserError` if a file or folder cannot be read."""
-  try:
-    yield
-  except (OSError, UnicodeDecodeError) as error:
-    raise UserError(f'{path} cannot be read: {error}') from error
-
-
-def _subfolders(folder: str) -> list[str]:
-  return [name for name in filesystem.subfolders(folder) if name[0] != '.']

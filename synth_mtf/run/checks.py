@@ -6,107 +6,117 @@ These checks report such mistakes instead.
 """
 
 import contextlib
+import dataclasses
 import math
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 
 import gin
 import mesh_tensorflow as mtf
 import seqio
-import tensorflow.compat.v1 as tf
 from absl import logging
 from mesh_tensorflow.transformer import utils
 
-from synth_mtf import atomic, tasks
+from synth_mtf import atomic, filesystem, tasks
 from synth_mtf.checkpoints import comparison, files, identity
 from synth_mtf.checkpoints.folder import Folder, exists
 from synth_mtf.errors import UserError
 from synth_mtf.host import explanations, model as models
 from synth_mtf.host.run_config import RunConfig
-from synth_mtf.pjrt import devices
 from synth_mtf.run import (
   config,
+  current,
   datasets,
   flags_of_model_api,
   inputs,
-  model_dir,
+  model_dir as model_dirs,
   origin,
-  tpu as tpus,
+  ways,
 )
 
 
-def check_run(folder: str, tpu: str | None = None) -> None:
+@contextlib.contextmanager
+def checked_run(model_dir: str, tpu: str | None) -> Iterator[str]:
+  """Checks a run of T5's main and, if it trains, locks its folder meanwhile.
+
+  Args:
+    model_dir: as in --model_dir.
+    tpu: as in --tpu.
+
+  Yields:
+    The folder in which the run may write.
+  """
+  given = current.run()
+  with contextlib.ExitStack() as held:
+    way = ways.chosen(given.way, tpu)
+    if way is not given.way:
+      run = dataclasses.replace(given, way=way)
+      held.enter_context(current.begun(run))
+      model_dir = held.enter_context(way.joined(model_dir))
+      held.enter_context(way.entered())
+    check_run(model_dir, way, held)
+    yield model_dir
+
+
+def takes_types_of_gin() -> bool:
+  """Whether gin decides in which type the run without --tpu computes."""
+  return ways.chosen(current.run().way, None).takes_types_of_gin()
+
+
+def check_run(
+  model_dir: str, way: ways.Way, held: contextlib.ExitStack
+) -> None:
   """Checks the configured run; if it trains, locks and marks its folder.
 
   Args:
-    folder: as in --model_dir; created if it does not exist.
-    tpu: as in --tpu.
+    model_dir: as in --model_dir; created if it does not exist.
+    way: where the run computes.
+    held: keeps the lock until the run ends.
   """
   with explanations.explained():
     flags_of_model_api.check()
-    model_dir.check(folder)
-    if tpu:
-      tpus.check_address(tpu)
-    run = config.read(folder, tpu)
+    model_dirs.check(model_dir)
+    run = config.read(model_dir, way.tpu)
     trains = run.mode == 'train'
-    if devices.chosen():
-      devices.check_run(run.mesh, run.mode)
-    elif tpu:
-      tpus.check_run(run)
-    else:
-      check_devices(run.mesh_devices or ())
+    way.check(run)
     if trains:
-      checkpoint, is_new = _training_start(run)
+      folder = _locked(model_dir, held)
+      checkpoint, is_new = _training_start(run, folder)
       checkpoints = [checkpoint] if checkpoint else []
     else:
-      checkpoints, is_new = _evaluated(run), False
+      folder = Folder(model_dir)
+      checkpoints, is_new = _evaluated(run, folder), False
     _check_has_data(run)
-    is_cached = datasets.check(run)
+    is_cached = datasets.check(run, way)
     if run.vocabulary is not None:
       for path in checkpoints:
         identity.check_vocabulary(run.vocabulary, path)
-    model = build(run)
+    model = build(run, way)
     if model is not None:
-      _check_model(run, model, checkpoints, is_new)
+      _check_model(run, way, model, checkpoints, is_new)
     check_task(run, is_cached)
     if trains and run.vocabulary is not None:
       identity.record_vocabulary(run.vocabulary, folder)
-      origin.record(run.vocabulary, folder)
+      origin.record(run.vocabulary, current.run().started, model_dir)
     if trains and model is not None:
       identity.record_model(model.transformer, folder)
 
 
-def check_devices(names: Sequence[str]) -> None:
-  """Checks that the devices of a mesh exist; '' lets TensorFlow choose.
-
-  TensorFlow would run the work of a missing device on another one.
-  """
-  counts = {
-    kind: len(tf.config.list_physical_devices(kind)) for kind in ('CPU', 'GPU')
-  }
-  for name in names:
-    if not name:
-      continue
-    if name.startswith('/job:'):
-      if not os.environ.get('TF_CONFIG'):
-        raise UserError(
-          f'utils.run.mesh_devices: {name!r} needs `synth-mtf cluster`.'
-        )
-      continue
-    match = re.fullmatch(r'(?:/|/device:)?(cpu|gpu)(?::(\d+))?', name, re.I)
-    if not match or int(match[2] or 0) >= counts[match[1].upper()]:
-      raise UserError(
-        f'utils.run.mesh_devices: there is no {name!r}. This machine has '
-        f'{counts["CPU"]} CPU and {counts["GPU"]} GPUs, numbered from 0; '
-        '`synth-mtf doctor` says why a GPU may be missing.'
-      )
+def _locked(model_dir: str, held: contextlib.ExitStack) -> Folder:
+  """Locks a folder, and removes what an interrupted save left there."""
+  atomic.check_writable(model_dir)
+  is_locked = held.enter_context(model_dirs.locked(model_dir))
+  folder = Folder(model_dir)
+  if is_locked:
+    model_dirs.clear(folder)
+  return folder
 
 
-def _evaluated(run: RunConfig) -> list[str]:
+def _evaluated(run: RunConfig, folder: Folder) -> list[str]:
   """Returns the checkpoints that a run reads, and checks its other files."""
-  checkpoints = inputs.checkpoints(run)
+  checkpoints = inputs.checkpoints(run, folder)
   if 'eval' not in run.mode:
     inputs.check_files(run)
   elif run.dataset_split == 'train':  # T5's default
@@ -122,25 +132,22 @@ def _evaluated(run: RunConfig) -> list[str]:
   return checkpoints
 
 
-def _training_start(run: RunConfig) -> tuple[str | None, bool]:
-  """Locks a training run's folder, and checks where the run starts.
+def _training_start(run: RunConfig, folder: Folder) -> tuple[str | None, bool]:
+  """Checks where a training run starts.
 
   Returns the checkpoint to read, and whether the run is new or resumes.
   """
-  atomic.check_writable(run.model_dir)
-  model_dir.lock_to_train(run.model_dir)
-  folder = Folder(run.model_dir)
   latest = folder.latest()
   if latest:
     _forget_others(folder)
   start = run.init_checkpoint
-  if start and not exists(start):
-    searched = start if tf.io.gfile.isdir(start) else os.path.dirname(start)
-    raise UserError(
-      f'utils.run.init_checkpoint: there is no checkpoint {start}; expected a '
-      'path without the .index, such as <folder>/model.ckpt-1000.'
-      + Folder(searched).summary()
-    )
+  with filesystem.named_by('utils.run.init_checkpoint'):
+    if start and not exists(start):
+      raise UserError(
+        f'utils.run.init_checkpoint: there is no checkpoint {start}; expected '
+        'a path without the .index, such as <folder>/model.ckpt-1000.'
+        + files.instead(start)
+      )
   if 'master_dtype' not in gin.get_bindings(utils.get_variable_dtype):
     raise UserError(
       "weights would be kept in bfloat16, Mesh-TensorFlow's default, and "
@@ -224,7 +231,7 @@ def _check_has_metric(name: str) -> None:
     )
 
 
-def build(run: RunConfig) -> models.ConfiguredModel | None:
+def build(run: RunConfig, way: ways.Way) -> models.ConfiguredModel | None:
   """Builds the model's graph; returns None if only the host can build it."""
   if run.vocabulary is None or run.model_type == 'bi_student_teacher':
     return None
@@ -241,13 +248,14 @@ def build(run: RunConfig) -> models.ConfiguredModel | None:
     decoder.vocab_size,
     run.lengths or models.SHORT,
     mode='train' if run.mode == 'train' else 'eval',
-    countable=bool(devices.chosen()),  # as the devices' program is built
+    countable=way.is_compiled,
     batch=batch,
   )
 
 
 def _check_model(
   run: RunConfig,
+  way: ways.Way,
   model: models.ConfiguredModel,
   checkpoints: list[str],
   is_new: bool,
@@ -257,7 +265,7 @@ def _check_model(
   The host silently loads values of a different shape, and if the shapes within
   a layer are consistent, it trains that different model.
   """
-  check_mesh(run, model)
+  check_mesh(run, way, model)
   pattern = run.variable_filter
   if isinstance(pattern, str) and not _matches_any(pattern, model.variables):
     raise UserError(
@@ -278,7 +286,9 @@ def _matches_any(pattern: str, names: Iterable[str]) -> bool:
   return any(re.search(pattern, name) for name in names)
 
 
-def check_mesh(run: RunConfig, model: models.ConfiguredModel) -> None:
+def check_mesh(
+  run: RunConfig, way: ways.Way, model: models.ConfiguredModel
+) -> None:
   """Checks that the mesh divides the model and that tensors fit in memory.
 
   Mesh-TensorFlow finds a wrong mesh only while lowering the graph, which takes
@@ -307,8 +317,8 @@ def check_mesh(run: RunConfig, model: models.ConfiguredModel) -> None:
       f'{". ".join(faults)}. Change utils.run.mesh_shape or '
       'utils.tpu_mesh_shape (layouts/*.gin), or the size itself.'
     )
-  if run.tpu or any('job' in name for name in run.mesh_devices or ()):
-    return  # these devices do not use this machine's memory
+  if not way.memory_is_here:
+    return
 
   def bytes_of(tensor: mtf.Tensor) -> int:
     devices = math.prod(parts(dim) for dim in tensor.shape)

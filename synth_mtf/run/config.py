@@ -241,9 +241,9 @@ def _check_lengths(run: RunConfig) -> None:
     )
   if needs_inputs and lengths['inputs'] < 2:
     raise UserError(
-      f'utils.run.sequence_length = {run.lengths!r}: inputs of one token are '
-      "their end alone, and T5's span corruption divides a text into parts of "
-      'no token, without an end; give inputs at least 2'
+      f'utils.run.sequence_length = {run.lengths!r}: inputs of one token '
+      "hold only the end-of-sequence token, and T5's span corruption would "
+      'split a text into empty parts forever; give inputs at least 2'
     )
 
 

@@ -5,18 +5,14 @@ read them. Where another process runs the input pipeline, such as the host of a
 TPU that --tpu names, the run needs a cache by `synth-mtf cache`.
 """
 
-import json
-import os
-
 import gin
 import seqio
-import tensorflow.compat.v1 as tf
 
 from synth_mtf import tasks
 from synth_mtf.errors import UserError
-from synth_mtf.host import explanations
 from synth_mtf.host.run_config import RunConfig
 from synth_mtf.run import inputs
+from synth_mtf.run.ways import Way
 from synth_mtf.tasks import cached
 from synth_mtf.tasks.files.source import FilesDataSource
 
@@ -25,10 +21,9 @@ _READERS = (
   'mesh_eval_dataset_fn',
   'mesh_inference_dataset_fn',
 )
-_SECONDS = 60  # to reach another process
 
 
-def check(run: RunConfig) -> bool:
+def check(run: RunConfig, way: Way) -> bool:
   """Checks that a run can read its examples; returns whether from a cache.
 
   If the settings name a cache, T5's functions are bound to read it.
@@ -55,9 +50,9 @@ def check(run: RunConfig) -> bool:
       )
     cached.check(name, settings.get('dataset_split', run.dataset_split))
     return True
-  machine = _other_process(run.tpu)
-  if machine:
-    _check_needs_no_files(name, machine)
+  other_reader = way.other_reader()
+  if other_reader:
+    _check_needs_no_files(name, other_reader)
   return False
 
 
@@ -72,7 +67,7 @@ def _reader(run: RunConfig) -> str | None:
   return None
 
 
-def _check_needs_no_files(name: str, machine: str) -> None:
+def _check_needs_no_files(name: str, other_reader: str) -> None:
   """Refuses tasks whose files only this process can read."""
   unreadable = []
   for task in seqio.get_subtasks(tasks.get(name)):
@@ -81,49 +76,9 @@ def _check_needs_no_files(name: str, machine: str) -> None:
       unreadable.append(task.name)
   if unreadable:
     raise UserError(
-      f'{machine} reads the data of this run in another process, and the files '
-      f'of {", ".join(unreadable)} are read in this one. Write them to a '
+      f'{other_reader} reads the data of this run in another process, and the '
+      f'files of {", ".join(unreadable)} are read in this one. Write them to a '
       'folder or bucket that it can read:\n'
       f'{cached.command(name, "gs://BUCKET/cache")}\n'
       'and give the run --cache_dir=gs://BUCKET/cache'
     )
-
-
-def _other_process(tpu: str | None) -> str:
-  """Returns what runs the input pipeline in another process; '' if none."""
-  if tpu and tpu != 'local':
-    return f'--tpu={tpu}'
-  config = os.environ.get('TF_CONFIG') or '{}'
-  try:
-    master = json.loads(config).get('session_master')
-  except (ValueError, AttributeError) as error:
-    raise UserError(
-      f'TF_CONFIG is {config!r}: {error}; expected JSON such as '
-      '{"session_master": "grpc://HOST:PORT"}'
-    ) from error
-  if master and not _is_this_process(master):
-    return f'the session master {master} (TF_CONFIG)'
-  return ''
-
-
-def _is_this_process(master: str) -> bool:
-  """Whether a session can call a Python function of this process.
-
-  `synth-mtf cluster` sets a session master in the process itself.
-  """
-  timeout = tf.ConfigProto(operation_timeout_in_ms=1000 * _SECONDS)
-  with tf.Graph().as_default():
-    called = tf.numpy_function(lambda: True, [], tf.bool)
-    try:
-      with tf.Session(master, config=timeout) as session:
-        return bool(session.run(called))
-    except (
-      tf.errors.UnavailableError,
-      tf.errors.DeadlineExceededError,
-    ) as error:
-      raise UserError(
-        f'the session master {master} of TF_CONFIG does not answer: '
-        f'{explanations.cause(error)}. Start it, or unset TF_CONFIG.'
-      ) from error
-    except tf.errors.OpError:  # it knows no such function
-      return False

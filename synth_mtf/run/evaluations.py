@@ -18,158 +18,143 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 from mesh_tensorflow.transformer.dataset import EvalDataset
 
-from synth_mtf import atomic, paths, tasks
+from synth_mtf import atomic, filesystem, paths, tasks
 from synth_mtf.checkpoints.folder import step_of
 from synth_mtf.host import patches
 from synth_mtf.host.run_config import RunConfig
 from synth_mtf.results import layouts, records, standard_error
-from synth_mtf.run import origin, outcome, output, words
+from synth_mtf.run import current, origin, output, words
 from synth_mtf.tasks import cache_record
 
 
-class Recorder:
-  """Wraps T5's evaluation functions.
+def recorded(estimator: Any) -> Any:
+  """Makes an estimator show progress and record perplexities; returns it."""
+  patches.replace_methods(
+    estimator,
+    predict=functools.partial(_predict, estimator.predict),
+    evaluate=functools.partial(_evaluate, estimator, estimator.evaluate),
+    export_saved_model=functools.partial(_export, estimator.export_saved_model),
+  )
+  return estimator
 
-  Attributes:
-    step: that of the checkpoint being evaluated.
+
+def counted(lines: list[str]) -> list[str]:
+  """Notes how many lines are to decode; returns them."""
+  repeats = gin.get_bindings(utils.decode_from_file).get('repeats', 1)
+  current.run().evaluation.total = len(lines) * repeats
+  return lines
+
+
+def _export(export: Callable[..., bytes], *args: Any, **kwargs: Any) -> bytes:
+  path = export(*args, **kwargs)
+  current.run().outcome.add_written(os.fsdecode(path))
+  return path
+
+
+def _predict(
+  predict: Callable[..., Iterable[Any]],
+  *args: Any,
+  checkpoint_path: str,
+  **kwargs: Any,
+) -> Iterator[Any]:
+  evaluation = current.run().evaluation
+  evaluation.step = step_of(checkpoint_path)
+  console = output.console_beside_log()
+  console.start(f'decode, step {evaluation.step}')
+  predictions = predict(*args, checkpoint_path=checkpoint_path, **kwargs)
+  for number, prediction in enumerate(predictions, start=1):
+    yield prediction
+    total = evaluation.total
+    if total:  # the last batch is filled up
+      console.update(f'{min(number, total)} of {total} examples')
+    else:
+      console.update(f'{number} examples')
+
+
+def _evaluate(
+  estimator: Any, evaluate: Callable[..., Any], **kwargs: Any
+) -> Any:
+  folder = estimator.eval_dir(kwargs['name'])
+  _show_missing_lock(folder)
+  patches.keep_graph_from_events(folder)  # megabytes per task
+  measured = evaluate(**kwargs)
+  values = {
+    metric: float(measured[metric])
+    for metric in ('neg_log_perplexity', 'token_accuracy')
+  }
+  dataset = kwargs['input_fn'].keywords['eval_dataset']
+  config = RunConfig()
+  record = functools.partial(
+    _record,
+    folder,
+    errors={},
+    reasons={},
+    task=dataset.name,
+    split=config.dataset_split,
+    step=step_of(kwargs['checkpoint_path']),
+  )
+  record(values, n=round(float(measured['num_eval_tokens'])), unit='token')
+  if config.model_type == 'lm':
+    name = kwargs['name']
+    known = current.run().evaluation.word_counts
+    if name not in known:  # the same at each checkpoint
+      known[name] = words.count(dataset, config.examples * kwargs['steps'])
+    counts = known[name]
+    if counts:
+      per_token = values[layouts.LOG_PERPLEXITY]
+      per_word = {
+        layouts.LOG_PERPLEXITY_PER_WORD: per_token * counts.tokens_per_word
+      }
+      record(per_word, n=counts.words, unit='word')
+  return measured
+
+
+def _show_missing_lock(folder: str) -> None:
+  """Says once, of results in a bucket, that nothing protects them.
+
+  TensorFlow's file systems can neither lock an object nor replace it only if
+  it has not changed.
   """
-
-  def __init__(self) -> None:
-    self._get_estimator = utils.get_estimator
-    self._eval_model = utils.eval_model
-    self._word_counts: dict[str, words.Counts | None] = {}
-    self._get_inputs = utils.get_inputs_from_file
-    self.step = 0
-    self._total = 0  # examples to decode; 0 if that is unknown
-    self._shown_missing_lock = False
-
-  def get_estimator(self, *args: Any, **kwargs: Any) -> Any:
-    """Returns an estimator that shows progress and records perplexities."""
-    estimator = self._get_estimator(*args, **kwargs)
-    patches.replace_methods(
-      estimator,
-      predict=functools.partial(self._predict, estimator.predict),
-      evaluate=functools.partial(self._evaluate, estimator, estimator.evaluate),
-      export_saved_model=functools.partial(
-        self._export, estimator.export_saved_model
-      ),
+  evaluation = current.run().evaluation
+  if filesystem.is_bucket(folder) and not evaluation.has_named_bucket:
+    evaluation.has_named_bucket = True
+    output.console_beside_log().line(
+      f'{folder}: a bucket has no locks; run no other evaluation with '
+      'results there at the same time (utils.run.eval_dir_suffix separates '
+      'them)'
     )
-    return estimator
 
-  def get_inputs_from_file(self, *args: Any, **kwargs: Any) -> list[str]:
-    """Returns the lines to decode, and notes how many there are."""
-    inputs = self._get_inputs(*args, **kwargs)
-    repeats = gin.get_bindings(utils.decode_from_file).get('repeats', 1)
-    self._total = len(inputs) * repeats
-    return inputs
 
-  def count_target(self) -> None:
-    """Notes that an evaluation will decode one more example."""
-    self._total += 1
+def eval_model(
+  host_eval_model: Callable[..., None], *args: Any, **kwargs: Any
+) -> None:
+  """Runs the host's evaluation on tasks that record their results."""
+  call = inspect.signature(host_eval_model).bind(*args, **kwargs)
+  call.apply_defaults()
+  arguments = call.arguments
+  split = arguments['dataset_split']
+  folder = arguments['eval_summary_dir'] or os.path.join(
+    arguments['model_dir'], f'{split}_eval'
+  )
+  if arguments['eval_dir_suffix'] is not None:
+    folder += f'_{arguments["eval_dir_suffix"]}'
+  _show_missing_lock(folder)
+  keep_examples = arguments['output_eval_examples']
+  make_datasets = arguments['eval_dataset_fn']
+  evaluation = current.run().evaluation
 
-  def _export(
-    self, export: Callable[..., bytes], *args: Any, **kwargs: Any
-  ) -> bytes:
-    path = export(*args, **kwargs)
-    outcome.add_written(os.fsdecode(path))
-    return path
+  def recorded_datasets(**kwargs: Any) -> list[EvalDataset]:
+    datasets = []
+    for fields in make_datasets(**kwargs):
+      dataset = EvalDataset(*fields)
+      task = _RecordedTask(evaluation, dataset, folder, split, keep_examples)
+      datasets.append(task.dataset())
+    return datasets
 
-  def _predict(
-    self,
-    predict: Callable[..., Iterable[Any]],
-    *args: Any,
-    checkpoint_path: str,
-    **kwargs: Any,
-  ) -> Iterator[Any]:
-    self.step = step_of(checkpoint_path)
-    console = output.console_beside_log()
-    console.start(f'decode, step {self.step}')
-    predictions = predict(*args, checkpoint_path=checkpoint_path, **kwargs)
-    for number, prediction in enumerate(predictions, start=1):
-      yield prediction
-      if self._total:  # the last batch is filled up
-        console.update(f'{min(number, self._total)} of {self._total} examples')
-      else:
-        console.update(f'{number} examples')
-
-  def _evaluate(
-    self, estimator: Any, evaluate: Callable[..., Any], **kwargs: Any
-  ) -> Any:
-    folder = estimator.eval_dir(kwargs['name'])
-    self._show_missing_lock(folder)
-    patches.keep_graph_from_events(folder)  # megabytes per task
-    measured = evaluate(**kwargs)
-    values = {
-      metric: float(measured[metric])
-      for metric in ('neg_log_perplexity', 'token_accuracy')
-    }
-    dataset = kwargs['input_fn'].keywords['eval_dataset']
-    config = RunConfig()
-    record = functools.partial(
-      _record,
-      folder,
-      errors={},
-      reasons={},
-      task=dataset.name,
-      split=config.dataset_split,
-      step=step_of(kwargs['checkpoint_path']),
-    )
-    record(values, n=round(float(measured['num_eval_tokens'])), unit='token')
-    if config.model_type == 'lm':
-      name = kwargs['name']
-      if name not in self._word_counts:  # the same at each checkpoint
-        rows = config.examples * kwargs['steps']
-        self._word_counts[name] = words.count(dataset, rows)
-      counts = self._word_counts[name]
-      if counts:
-        per_token = values[layouts.LOG_PERPLEXITY]
-        per_word = {
-          layouts.LOG_PERPLEXITY_PER_WORD: per_token * counts.tokens_per_word
-        }
-        record(per_word, n=counts.words, unit='word')
-    return measured
-
-  def _show_missing_lock(self, folder: str) -> None:
-    """Says once, of results in a bucket, that nothing protects them.
-
-    TensorFlow's file systems can neither lock an object nor replace it on the
-    condition that it has not changed.
-    """
-    if '://' in folder and not self._shown_missing_lock:
-      self._shown_missing_lock = True
-      output.console_beside_log().line(
-        f'{folder}: a bucket has no locks; run no other evaluation with '
-        'results there at the same time (utils.run.eval_dir_suffix separates '
-        'them)'
-      )
-
-  def eval_model(self, *args: Any, **kwargs: Any) -> None:
-    """Runs the host's evaluation on tasks that record their results."""
-    call = inspect.signature(self._eval_model).bind(*args, **kwargs)
-    call.apply_defaults()
-    arguments = call.arguments
-    split = arguments['dataset_split']
-    folder = arguments['eval_summary_dir'] or os.path.join(
-      arguments['model_dir'], f'{split}_eval'
-    )
-    if arguments['eval_dir_suffix'] is not None:
-      folder += f'_{arguments["eval_dir_suffix"]}'
-    self._show_missing_lock(folder)
-    keep_examples = arguments['output_eval_examples']
-    make_datasets = arguments['eval_dataset_fn']
-
-    def recorded_datasets(**kwargs: Any) -> list[EvalDataset]:
-      datasets = []
-      for fields in make_datasets(**kwargs):
-        dataset = EvalDataset(*fields)
-        task = _RecordedTask(self, dataset, folder, split, keep_examples)
-        datasets.append(task.dataset())
-      return datasets
-
-    self._total = 0
-    if make_datasets is not None:
-      arguments['eval_dataset_fn'] = recorded_datasets
-    self._eval_model(*call.args, **call.kwargs)
+  evaluation.total = 0
+  if make_datasets is not None:
+    arguments['eval_dataset_fn'] = recorded_datasets
+  host_eval_model(*call.args, **call.kwargs)
 
 
 class _RecordedTask:
@@ -181,13 +166,13 @@ class _RecordedTask:
 
   def __init__(
     self,
-    recorder: Recorder,
+    evaluation: current.Evaluation,
     dataset: EvalDataset,
     folder: str,
     split: str,
     keep_examples: bool,
   ) -> None:
-    self._recorder = recorder
+    self._evaluation = evaluation
     self._dataset = dataset
     self._folder = folder
     self._split = split
@@ -211,7 +196,7 @@ class _RecordedTask:
   def _postprocess(self, text: Any, example: Any = None, **kwargs: Any) -> Any:
     read_as = self._dataset.postprocess_fn(text, example=example, **kwargs)
     if kwargs.get('is_target'):
-      self._recorder.count_target()
+      self._evaluation.total += 1
     else:
       self._examples.append(
         {
@@ -256,7 +241,7 @@ class _RecordedTask:
 
   def _write(self, targets: Any) -> None:
     """Writes what the functions recorded, and starts anew."""
-    task, step = self._dataset.name, self._recorder.step
+    task, step = self._dataset.name, self._evaluation.step
     _record(
       self._folder,
       self._values,
@@ -321,14 +306,15 @@ def _record(
         reason=reasons.get(metric, ''),
       )
     )
-  vocabulary = RunConfig().vocabulary
-  made_with = {**origin.here(vocabulary), 'gin': gin.operative_config_str()}
+  run = current.run()
+  here = origin.here(RunConfig().vocabulary, run.started)
+  made_with = {**here, 'gin': gin.operative_config_str()}
   records.add_results(folder, results, made_with)
   console = output.console_beside_log()
   for result in results:
     console.line(_shown(result))
-    outcome.set_result(_shown(result))
-  outcome.add_written(os.path.join(folder, records.METRICS))
+    run.outcome.result = _shown(result)
+  run.outcome.add_written(os.path.join(folder, records.METRICS))
 
 
 def why_undefined(targets: Any, predictions: Any) -> str:
@@ -369,4 +355,4 @@ def write_lines(lines: Iterable[Any], filename: str) -> None:
       if isinstance(line, bytes):
         line = line.decode('utf-8', 'replace')
       stream.write(' '.join(str(line).splitlines()) + '\n')
-  outcome.add_written(filename)
+  current.run().outcome.add_written(filename)

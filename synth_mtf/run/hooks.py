@@ -12,8 +12,8 @@ import tensorflow.compat.v1 as tf
 from synth_mtf.checkpoints.folder import Folder, step_of
 from synth_mtf.errors import UserError
 from synth_mtf.host import events, losses
-from synth_mtf.pjrt import hosts
-from synth_mtf.run import outcome
+from synth_mtf.pjrt.hosts import Hosts
+from synth_mtf.run.outcome import Outcome
 from synth_mtf.run.output import Console, duration
 
 _LAST_STEPS = 100  # the final loss is their mean
@@ -59,11 +59,15 @@ class TrainingHook(tf.estimator.SessionRunHook):
     total: int,
     console: Console,
     stop_signal: Callable[[], int | None],
+    hosts: Hosts,
+    outcome: Outcome,
   ) -> None:
     self._model_dir = model_dir
     self._total = total
     self._console = console
     self._stop_signal = stop_signal
+    self._hosts = hosts
+    self._outcome = outcome
     self.has_stopped = False
     self._since_line: list[Loss] = []
     self._since_event: list[Loss] = []
@@ -118,8 +122,8 @@ class TrainingHook(tf.estimator.SessionRunHook):
       self._since_line.clear()
       self._mark()
     if self._stop_signal() is not None:
-      hosts.stop.ask()
-    if hosts.stop.take():
+      self._hosts.stop.ask()
+    if self._hosts.stop.take():
       self.has_stopped = True
       run_context.request_stop()  # also saves a checkpoint
 
@@ -130,11 +134,11 @@ class TrainingHook(tf.estimator.SessionRunHook):
     steps = len(self._last)
     note = f' (last {steps} steps)' if steps > 1 else ''
     text = self._progress(self._last, note)
-    outcome.set_result(
+    self._outcome.result = (
       f'step {self.step}, {self._format.format(_mean(self._last))}'
     )
     if self._model_dir:
-      outcome.add_written(
+      self._outcome.add_written(
         os.path.join(self._model_dir, f'model.ckpt-{self.step}')
       )
     if self.step >= self._total:
@@ -238,9 +242,11 @@ class Saver(tf.train.CheckpointSaverHook):
   does not write the graph.
 
   Attributes:
+    hosts: the processes of the run.
     seconds: minimum time between checkpoints that are not due by steps.
   """
 
+  hosts: Hosts
   seconds = 60.0
 
   def __init__(self, checkpoint_dir: str, **more: Any) -> None:
@@ -265,10 +271,10 @@ class Saver(tf.train.CheckpointSaverHook):
 
   def after_run(self, run_context: Any, run_values: Any) -> None:
     super().after_run(run_context, run_values)  # saves what is due by steps
-    if hosts.is_first() and time.monotonic() >= self._due:
-      hosts.save.ask()
+    if self.hosts.is_first and time.monotonic() >= self._due:
+      self.hosts.save.ask()
       self._due = math.inf  # until it is saved
-    if hosts.save.take():
+    if self.hosts.save.take():
       step = run_context.session.run(self._global_step_tensor)
       if step == self._timer.last_triggered_step():
         self._due = time.monotonic()  # ask again after the next step
@@ -279,7 +285,7 @@ class Saver(tf.train.CheckpointSaverHook):
   def _save(self, session: tf.Session, step: int) -> bool:
     for listener in self._listeners:
       listener.before_save(session, step)  # reads the values on the devices
-    if not hosts.is_first():
+    if not self.hosts.is_first:
       return False
     finite = session.run(self._finite)
     spoiled = sorted(name for name in finite if not finite[name])

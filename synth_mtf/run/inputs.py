@@ -39,9 +39,8 @@ _WRITTEN = {
 _OPTIONAL = (_SCORED_INPUTS, _SCORES)
 
 
-def checkpoints(run: RunConfig) -> list[str]:
+def checkpoints(run: RunConfig, folder: Folder) -> list[str]:
   """Returns the paths of the checkpoints that a run reads, at least one."""
-  folder = Folder(run.model_dir)
   if not folder.checkpoints:
     unfinished = ', '.join(folder.unfinished)
     reason = f' ({unfinished} lacks its .index file)' if unfinished else ''

@@ -19,12 +19,12 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
 import synth_mtf
 from synth_mtf import filesystem
 from synth_mtf.errors import RunFailed, UserError
-from synth_mtf.run import outcome, output, process, stopping
+from synth_mtf.run import output, process, stopping
+from synth_mtf.run.outcome import Outcome
 
 _MOST_LINES = 5  # of an unknown error
 # Modules whose flags --help lists.
@@ -103,9 +103,10 @@ def run(words: Sequence[str]) -> int:
 
 def _run(words: Sequence[str]) -> int:
   is_verbose = '--verbose' in words
+  printed = output.Kept()  # before the log is opened
   with (
     output.Console().passing('load TensorFlow ...'),
-    contextlib.nullcontext() if is_verbose else output.kept(),
+    contextlib.nullcontext() if is_verbose else output.kept(printed),
   ):
     prepare()
 
@@ -125,25 +126,38 @@ def _run(words: Sequence[str]) -> int:
   from t5.models import mesh_transformer_main
 
   from synth_mtf.host import patches
-  from synth_mtf.run import flags_of_model_api, model_dir as model_dirs
+  from synth_mtf.run import (
+    current,
+    flags_of_model_api,
+    model_dir as model_dirs,
+    ways,
+  )
 
   def main(argv: Sequence[str]) -> None:
     flags_of_model_api.check()
-    with on_hosts(flags.FLAGS) as model_dir:
+    run = current.Run(ways.of_flags(flags.FLAGS))
+    if flags.FLAGS.use_model_api:  # it does not pass through `checked_run`
+      run.way.check_mode(flags.FLAGS.mode or '')
+    with (
+      current.begun(run),
+      run.way.joined(flags.FLAGS.model_dir) as model_dir,
+    ):
       flags.FLAGS.model_dir = model_dir
-      run_in(model_dir, argv)
+      run_in(model_dir, run, argv)
 
-  def run_in(model_dir: str, argv: Sequence[str]) -> None:
-    if not flags.FLAGS.tpu:
+  def run_in(model_dir: str, run: current.Run, argv: Sequence[str]) -> None:
+    if run.way.shows_progress:
       gin.parse_config(  # gin files may override it
         'import synth_mtf.progress\n'
         'utils.run.train_model_fn = @synth_mtf.train_with_progress'
       )
-    is_verbose = flags.FLAGS.verbose
+    showing: AbstractContextManager[None] = contextlib.nullcontext()
+    if not flags.FLAGS.verbose:
+      showing = shown(model_dir, run.outcome, printed)
     with (
       model_dirs.opened(model_dir),
-      contextlib.nullcontext() if is_verbose else shown(model_dir),
-      computed_by(flags.FLAGS.device),
+      showing,
+      run.way.entered(),
       explanations.explained(
         lambda error: model_dirs.explain(error, model_dir)
       ),
@@ -163,8 +177,6 @@ def _run(words: Sequence[str]) -> int:
       app.run(main, [sys.argv[0], *words])
   except SystemExit as done:  # from app.run or a stopped run
     return int(done.code or 0)
-  finally:
-    model_dirs.unlock_all()
   return 0
 
 
@@ -191,46 +203,15 @@ def _full_disk_named(folder: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def on_hosts(values: Any) -> Iterator[str]:
-  """Checks --device, and joins the hosts of a run.
+def shown(
+  model_dir: str, outcome: Outcome, printed: output.Kept
+) -> Iterator[None]:
+  """Shows a run line by line, and writes TensorFlow's output to its log.
 
   Args:
-    values: the values of all flags.
-
-  Yields:
-    The folder in which this process may write.
-  """
-  of_hosts = values.coordinator_address, values.num_processes, values.process_id
-  if not values.device:
-    if any(value is not None for value in of_hosts):
-      raise UserError(
-        '--coordinator_address, --num_processes and --process_id belong to '
-        '--device; for the devices of TensorFlow, use `synth-mtf cluster`.'
-      )
-    yield values.model_dir
-    return
-  from synth_mtf.pjrt import devices
-  from synth_mtf.run import device
-
-  if values.use_model_api:  # it does not pass through `utils.run`
-    devices.check_mode(values.mode or '')
-  device.check_not_on_tpu(f'--device={values.device}', values.tpu)
-  with device.joined(values.device, values.model_dir, *of_hosts) as folder:
-    yield folder
-
-
-def computed_by(kind: str | None) -> AbstractContextManager[None]:
-  """Makes a run compute on JAX's devices of a kind, if one is given."""
-  if not kind:
-    return contextlib.nullcontext()
-  from synth_mtf.run import device
-
-  return device.run_on_devices(kind=kind)
-
-
-@contextlib.contextmanager
-def shown(model_dir: str) -> Iterator[None]:
-  """Shows a run line by line, and writes TensorFlow's output to its log.
+    model_dir: the folder of the run.
+    outcome: what the run adds to, and the last lines show.
+    printed: what the process has printed so far, with which the log begins.
 
   Raises:
     RunFailed: the cause of an error is unknown; the log has the traceback.
@@ -240,11 +221,10 @@ def shown(model_dir: str) -> Iterator[None]:
   from synth_mtf.host import explanations
 
   start = time.monotonic()
-  with _log_of(model_dir) as log, output.to_log(log):
+  with _log_of(model_dir) as log, output.to_log(log, printed):
     console = output.console()
     console.line(f'Log: {log}')
     console.start('prepare', 'check data, settings and model ...')
-    outcome.clear()
     logger = absl_logging.get_absl_logger()
     handler = _OurWarnings()
     logger.addHandler(handler)
@@ -263,8 +243,7 @@ def shown(model_dir: str) -> Iterator[None]:
       logger.removeHandler(handler)
     for line in outcome.written():
       console.line(line)
-    result = outcome.result()
-    end = f': {result}' if result else '.'
+    end = f': {outcome.result}' if outcome.result else '.'
     console.line(f'Done in {output.duration(time.monotonic() - start)}{end}')
 
 

@@ -16,14 +16,12 @@ from collections.abc import Callable, Iterator
 import tensorflow.compat.v1 as tf
 from absl import logging
 
-from synth_mtf import atomic, paths
+from synth_mtf import atomic, filesystem
 from synth_mtf.checkpoints.folder import Folder, is_complete
 from synth_mtf.errors import UserError
 from synth_mtf.host.run_config import RunConfig
 
 LOCK = 'training.lock'
-_PATTERNS = '*?[\\'
-_held: dict[str, int] = {}  # file descriptors, by path
 
 
 @contextlib.contextmanager
@@ -31,9 +29,10 @@ def opened(model_dir: str) -> Iterator[None]:
   """Checks a folder, and creates it if it is missing.
 
   If the run is refused, removes the folder again, provided that this run
-  created it and it holds only the log, T5's `commands` and this run's lock.
+  created it and it holds only the log and T5's `commands`.
   """
-  is_new = '://' not in model_dir and not os.path.exists(model_dir)
+  is_bucket = filesystem.is_bucket(model_dir)
+  is_new = not is_bucket and not os.path.exists(model_dir)
   check(model_dir)
   try:
     yield
@@ -46,33 +45,18 @@ def opened(model_dir: str) -> Iterator[None]:
 def _remove_if_unused(model_dir: str) -> None:
   if not os.path.isdir(model_dir):
     return
-  from_the_start = {'log', 'commands'}
-  if _lock_path(model_dir) in _held:
-    from_the_start.add(LOCK)
-  if from_the_start.issuperset(os.listdir(model_dir)):
+  if {'log', 'commands'}.issuperset(os.listdir(model_dir)):
     shutil.rmtree(model_dir, ignore_errors=True)
 
 
 def check(model_dir: str) -> None:
   """Checks the name of a model folder, and creates the folder if missing."""
-  if not model_dir.strip():
-    raise UserError('--model_dir is empty: give the folder of the checkpoints.')
-  if set(_PATTERNS) & set(model_dir):
-    raise UserError(
-      f'--model_dir {model_dir}: TensorFlow takes the name for a pattern and '
-      "would miss its own checkpoints, or find another folder's. Give a name "
-      f'without any of {" ".join(_PATTERNS)}'
-    )
-  if model_dir.startswith('~'):
-    raise UserError(
-      f'--model_dir={model_dir}: the shell replaces ~ only at the start of a '
-      f'word, so that a folder named {model_dir.split("/")[0]} would be made '
-      f'here. Write {os.path.expanduser(model_dir)}.'
-    )
+  filesystem.check_name(model_dir, '--model_dir')
+  filesystem.check_no_pattern(model_dir, '--model_dir')
   if not os.path.isdir(model_dir):
     atomic.check_writable(model_dir)
-    tf.io.gfile.makedirs(model_dir)
-  paths.check_written_entries(model_dir)
+    filesystem.make_folder(model_dir)
+  filesystem.check_written_entries(model_dir)
   for name in ('log', LOCK):
     _check_kind(os.path.join(model_dir, name), 'file', os.path.isfile)
   _check_kind(os.path.join(model_dir, 'commands'), 'folder', os.path.isdir)
@@ -81,48 +65,57 @@ def check(model_dir: str) -> None:
 def _check_kind(path: str, kind: str, is_it: Callable[[str], bool]) -> None:
   """Refuses what a run cannot write to, such as a folder named `log`."""
   if os.path.lexists(path) and not is_it(path):
-    raise UserError(f'{path} is no {kind}, which a run writes there: move it')
-
-
-def lock_to_train(model_dir: str) -> None:
-  """Locks a folder, and removes what a killed run left of a save.
-
-  Without a lock, somebody else may be saving, and nothing is removed.
-  """
-  if not lock(model_dir):
-    return
-  removed = Folder(model_dir).clear()
-  if removed:
-    logging.warning(
-      'removed what an interrupted save left: %s', ', '.join(removed)
+    raise UserError(
+      f'{path} is not a {kind}, as which a run writes it: move it away'
     )
 
 
-def lock(model_dir: str) -> bool:
-  """Locks a folder until `unlock_all` or the end of this process.
+@contextlib.contextmanager
+def locked(model_dir: str) -> Iterator[bool]:
+  """Locks a folder for training; the end of the process also releases it.
 
-  Returns whether this call has locked it: it does nothing for a bucket, on a
-  drive without locks, or if this process holds the lock.
+  If the run is refused, the file of the lock goes with it, unless it was there
+  before.
+
+  Yields:
+    Whether it is locked, which a bucket and some drives do not support.
   """
-  path = _lock_path(model_dir)
-  if '://' in model_dir or path in _held:
-    return False
-  paths.check_written_entries(model_dir)
+  if filesystem.is_bucket(model_dir):
+    yield False
+    return
+  filesystem.check_written_entries(model_dir)
+  path = os.path.join(model_dir, LOCK)
+  is_new = not os.path.exists(path)
   descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+  is_locked = False
+  try:
+    is_locked = _lock(descriptor, path)
+    yield is_locked
+  except (UserError, KeyboardInterrupt):
+    if is_new and is_locked and os.path.exists(path):
+      os.remove(path)
+    raise
+  finally:
+    os.close(descriptor)
+
+
+def _lock(descriptor: int, path: str) -> bool:
+  """Locks an open file and writes who holds it; returns whether it is locked.
+
+  Raises a UserError if somebody else holds it.
+  """
   try:
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
   except BlockingIOError:
     holder = os.read(descriptor, 200).decode('utf-8', 'replace').strip()
-    os.close(descriptor)
     raise UserError(
-      f'another run is training in {model_dir} ({holder or "unknown"}): the '
-      "two would overwrite each other's checkpoints. Wait for it, stop it, or "
-      'give another --model_dir. An evaluation may run at the same time.'
+      f'another run is training in {os.path.dirname(path)} '
+      f"({holder or 'unknown'}): the two would overwrite each other's "
+      'checkpoints. Wait for it, stop it, or give another --model_dir. An '
+      'evaluation may run at the same time.'
     ) from None
   except OSError:  # the drive does not support locks
-    os.close(descriptor)
     return False
-  _held[path] = descriptor
   with atomic.errors_named(path):
     os.ftruncate(descriptor, 0)
     holder = f'process {os.getpid()} on {platform.node()}\n'
@@ -130,10 +123,19 @@ def lock(model_dir: str) -> bool:
   return True
 
 
+def clear(folder: Folder) -> None:
+  """Removes what a killed run left of a save; the folder must be locked."""
+  removed = folder.clear()
+  if removed:
+    logging.warning(
+      'removed what an interrupted save left: %s', ', '.join(removed)
+    )
+
+
 def require_unlocked(folder: str) -> None:
   """Raises a UserError if a run is training in a folder."""
   path = os.path.join(folder, LOCK)
-  if '://' in folder or not os.path.isfile(path):
+  if filesystem.is_bucket(folder) or not os.path.isfile(path):
     return
   with open(path, encoding='utf-8', errors='replace') as stream:
     try:
@@ -146,13 +148,6 @@ def require_unlocked(folder: str) -> None:
       ) from None
     except OSError:  # the drive does not support locks
       return
-
-
-def unlock_all() -> None:
-  """Releases the locks of this process."""
-  while _held:
-    _, descriptor = _held.popitem()
-    os.close(descriptor)
 
 
 def explain(error: BaseException, model_dir: str) -> str | None:
@@ -169,7 +164,3 @@ def explain(error: BaseException, model_dir: str) -> str | None:
       'use another checkpoint, or an intact copy.'
     )
   return Folder(model_dir).damage()
-
-
-def _lock_path(model_dir: str) -> str:
-  return os.path.join(os.path.realpath(model_dir), LOCK)

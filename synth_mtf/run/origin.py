@@ -5,7 +5,6 @@ its metrics.json. `synth-mtf replay` compares them with this machine.
 """
 
 import dataclasses
-import datetime
 import importlib.metadata
 import os
 import pathlib
@@ -41,18 +40,17 @@ _PACKAGES = (
   'seqio-nightly',
   'gin-config',
 )
-# Fixed, so that all results of an evaluation share one origin.
-_START = datetime.datetime.now(datetime.timezone.utc).isoformat('T', 'seconds')
 
 
-def here(vocabulary: Any) -> records.Origin:
+def here(vocabulary: Any, date: str = '') -> records.Origin:
   """Returns the origin of what this process computes.
 
   Args:
     vocabulary: of the run: a seqio vocabulary, a pair of them, or None.
+    date: when the run started.
   """
   return {
-    'date': _START,
+    'date': date,
     'folder': os.getcwd(),
     'command': shlex.join(sys.argv),
     'environment': {x: os.environ[x] for x in ENVIRONMENT if x in os.environ},
@@ -68,10 +66,10 @@ def _machine() -> str:
   return f'{processor}, {", ".join(devices)}, {os.cpu_count()} cores'
 
 
-def record(vocabulary: Any, model_dir: str) -> None:
+def record(vocabulary: Any, date: str, model_dir: str) -> None:
   """Adds the origin of a training run to those of its folder."""
   origins = json_files.read(model_dir, records.ORIGINS, list) or []
-  origins.append(here(vocabulary))
+  origins.append(here(vocabulary, date))
   path = os.path.join(model_dir, records.ORIGINS)
   json_files.write(path, origins, indent=1)
 

@@ -26,13 +26,19 @@ _CLEAR = '\r\x1b[2K'  # returns to the start of the line and erases it
 
 
 class Printable:
-  """A text stream that escapes control characters, which move terminals."""
+  """A text stream that escapes what is not to be written to it as it is.
+
+  That is control characters, which move terminals, and letters that the
+  encoding of the stream does not have.
+  """
 
   def __init__(self, stream: TextIO) -> None:
     self._stream = stream
 
   def write(self, text: str) -> int:
-    return self._stream.write(escaped(text))
+    encoding = getattr(self._stream, 'encoding', None) or 'utf-8'
+    written = escaped(text).encode(encoding, 'backslashreplace')
+    return self._stream.write(written.decode(encoding))
 
   def __getattr__(self, name: str) -> Any:
     return getattr(self._stream, name)
@@ -196,17 +202,16 @@ class _Wait(threading.Thread):
       self._ended.set()
 
 
-_waits: list[_Wait] = []  # those that have not ended
-
-
 def end_wait() -> None:
   """Stops showing the age of a text, before other output."""
   while _waits:
     _waits.pop().end()
 
 
+# Facts of the process, whatever it runs: its terminal has one line that waits,
+# and its file descriptors 1 and 2 lead to one log or to none. Threads ask, too.
+_waits: list[_Wait] = []  # those that have not ended
 _beside_log: Console | None = None
-_kept: list[bytes] = []  # output written before the log was opened
 
 
 def console() -> Console:
@@ -219,28 +224,50 @@ def console_beside_log() -> Console:
   return _beside_log or Console(io.StringIO())
 
 
+class Kept:
+  """What a process has printed for a log that is not yet open.
+
+  Attributes:
+    data: the bytes, until a log has them.
+  """
+
+  def __init__(self) -> None:
+    self.data = b''
+
+
 @contextlib.contextmanager
-def to_log(path: str) -> Iterator[None]:
-  """Appends this process's output, except that of `console()`, to a file."""
+def to_log(path: str, before: Kept | None = None) -> Iterator[None]:
+  """Appends this process's output, except that of `console()`, to a file.
+
+  Args:
+    path: of the file.
+    before: what the file gets first.
+  """
   flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
   descriptor = os.open(path, flags, 0o666)
   with os.fdopen(descriptor, 'ab', 0) as log, _redirected(log.fileno()):
-    with contextlib.suppress(OSError):  # the log's disk is full
-      log.write(b''.join(_kept))
-    _kept.clear()
+    if before:
+      with contextlib.suppress(OSError):  # the log's disk is full
+        log.write(before.data)
+      before.data = b''
     yield
 
 
 @contextlib.contextmanager
-def kept() -> Iterator[None]:
-  """Buffers this process's output for its next log."""
+def kept(by: Kept | None = None) -> Iterator[None]:
+  """Keeps this process's output from the user.
+
+  Args:
+    by: gets the output, for a log.
+  """
   with tempfile.TemporaryFile(buffering=0) as file:
     try:
       with _redirected(file.fileno()):
         yield
     finally:
-      file.seek(0)
-      _kept.append(file.read())
+      if by:
+        file.seek(0)
+        by.data += file.read()
 
 
 @contextlib.contextmanager

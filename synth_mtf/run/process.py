@@ -38,7 +38,6 @@ def load() -> None:
 
 def load_quietly() -> None:
   """Loads the plugin, and limits TensorFlow's output to errors."""
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
   with output.kept():
     load_plugin()
     import tensorflow.compat.v1 as tf

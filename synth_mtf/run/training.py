@@ -15,10 +15,10 @@ from typing import Any
 import gin
 from mesh_tensorflow.transformer import utils
 
-from synth_mtf.checkpoints.folder import Folder, step_of
+from synth_mtf.checkpoints.folder import step_of
 from synth_mtf.errors import UserError
 from synth_mtf.host import losses, patches
-from synth_mtf.run import outcome, output, stopping
+from synth_mtf.run import current, output, stopping
 from synth_mtf.run.hooks import Saver, TrainingHook, fed_step
 
 
@@ -51,33 +51,41 @@ def train_with_progress(
     UserError: a seed is set without PYTHONHASHSEED, or the loss is not finite.
     SystemExit: a signal stopped the run; the status is 130 or 143.
   """
+  run = current.run()
   console = output.console()
   model_dir = estimator and estimator.model_dir
   with contextlib.ExitStack() as stack:
     if seed is not None:
       _seed(estimator, seed)
       # Random values depend on seed and step, even in a resumed run.
-      stack.enter_context(patches.random_by_step(fed_step))
-      stack.enter_context(patches.step_counted_last())
+      stack.enter_context(run.way.repeatable(fed_step))
     patches.keep_graph_from_events(model_dir)
     stop_signal = stack.enter_context(stopping.on_signals(console.line))
     # Must be a class: the estimator looks for its instances.
-    saver = type('Saver', (Saver,), {'seconds': save_seconds})
+    settings = {'hosts': run.way.hosts, 'seconds': save_seconds}
+    saver = type('Saver', (Saver,), settings)
     stack.enter_context(patches.savers_are(saver))
-    host_train = estimator.train
     used: list[TrainingHook] = []
 
-    def train(*, max_steps: int, hooks: list[Any], **kwargs: Any) -> None:
-      latest = Folder(model_dir).latest()
-      if latest and step_of(latest) >= max_steps:
-        console.finish(f'already at step {step_of(latest)}')
-        outcome.set_result(f'already at step {step_of(latest)}')
-        return
-      hook = TrainingHook(model_dir, max_steps, console, stop_signal)
-      used.append(hook)
-      host_train(max_steps=max_steps, hooks=[*hooks, hook], **kwargs)
+    def prepare(max_steps: int) -> list[TrainingHook]:
+      latest = estimator.latest_checkpoint()
+      if latest and step_of(latest) >= max_steps:  # the host does nothing
+        run.outcome.result = f'already at step {step_of(latest)}'
+        console.finish(run.outcome.result)
+        return []
+      used.append(
+        TrainingHook(
+          model_dir,
+          max_steps,
+          console,
+          stop_signal,
+          run.way.hosts,
+          run.outcome,
+        )
+      )
+      return used[-1:]
 
-    patches.replace_methods(estimator, train=train)
+    patches.before_training(estimator, prepare)
     losses.count_tokens(estimator)
     console.start('train', 'build the model ...')
     utils.train_model(estimator, *args, **kwargs)

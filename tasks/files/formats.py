@@ -16,14 +16,16 @@ from typing import Any, NamedTuple
 
 import tensorflow.compat.v2 as tf
 
+from synth_mtf import filesystem
 from synth_mtf.errors import UserError
-from synth_mtf.tasks.files import storage
 
 Example = Mapping[str, Any]
 # Where a row starts: an offset in a file, offsets in parallel files, or the
 # index of its file in a folder.
 Position = Any
 
+_MOST_ROW_BYTES = 256 << 20
+_BUFFER_BYTES = 1 << 20
 BOM = b'\xef\xbb\xbf'
 TEXT = tf.TensorSpec([], tf.string)
 TEXTS = tf.TensorSpec([None], tf.string)
@@ -190,7 +192,7 @@ class Reader(abc.ABC):
 
   def place(self, path: str, start: Position, error: RowError) -> str:
     """Returns `file:line` of an error in the record at `start`."""
-    return f'{path}:{1 + storage.lines_before(path, start) + error.line}'
+    return f'{path}:{1 + lines_before(path, start) + error.line}'
 
   def read_header(self, path: str) -> tuple[Record, Sequence[str] | None]:
     """Returns the header and its columns.
@@ -203,21 +205,21 @@ class Reader(abc.ABC):
     self, path: str, start: Position = 0, end: Position | None = None
   ) -> Iterator[Record]:
     """Yields the rows whose lines start between two offsets."""
-    with storage.reading(path) as stream:
+    with filesystem.reading(path) as stream:
       if start:
         # It may be inside a line, which belongs to the part before.
         stream.seek(start - 1)
-        start += len(stream.readline()) - 1
+        start += len(next(lines(stream), b' ')) - 1
       if end is not None:
         data = stream.read(max(end - start, 0))
         if data and not data.endswith(b'\n'):
-          data += stream.readline()
+          data += next(lines(stream), b'')
         stream = io.BytesIO(data)
       yield from self.split(stream, start)
 
   def split(self, stream: Any, start: int) -> Iterator[Record]:
     """Splits a stream of lines, the first at `start`, into rows."""
-    for data in stream:
+    for data in lines(stream):
       yield Record(data, start)
       start += len(data)
 
@@ -239,6 +241,33 @@ class Reader(abc.ABC):
     """
 
 
+def lines(stream: Any) -> Iterator[bytes]:
+  """Yields the lines of a stream; a RowError if one is too long for a row."""
+  while line := stream.readline(_MOST_ROW_BYTES):
+    expect(
+      len(line) < _MOST_ROW_BYTES,
+      f'a line of {_MOST_ROW_BYTES:,} bytes or more',
+      'a row, which is shorter',
+    )
+    yield line
+
+
+def lines_before(path: str, offset: int) -> int:
+  """Counts the lines before an offset by reading the file up to it."""
+  count = 0
+  with filesystem.reading(path) as stream:
+    while chunk := stream.read(min(offset, _BUFFER_BYTES)):
+      count += chunk.count(b'\n')
+      offset -= len(chunk)
+  return count
+
+
+def skip_blank(record: Record) -> None:
+  """Leaves out a line of a user's own file that holds no row."""
+  if not record.unmarked.strip():
+    raise Oddity('a blank line', 'skipped')
+
+
 class TsvReader(Reader):
   """Base class for TSV files, in which quotes are plain text.
 
@@ -256,9 +285,10 @@ class TsvReader(Reader):
   def read_header(self, path: str) -> tuple[Record, Sequence[str] | None]:
     if not self.header:
       return super().read_header(path)
-    with storage.reading(path) as stream:
-      lines = stream.readline().splitlines(keepends=True)  # at carriage returns
-    header = Record(lines[0] if lines else b'', 0)
+    with filesystem.reading(path) as stream, fault_at(path, 1):
+      first = next(lines(stream), b'')
+    parts = first.splitlines(keepends=True)  # at carriage returns
+    header = Record(parts[0] if parts else b'', 0)
     with fault_at(path, 1):
       names = header.line.split('\t')
       check_header(names, self.columns)
@@ -267,15 +297,19 @@ class TsvReader(Reader):
   def records(
     self, path: str, start: int = 0, end: int | None = None
   ) -> Iterator[Record]:
-    with storage.reading(path) as stream:
+    with filesystem.reading(path) as stream:
       stream.seek(start)
-      for lines in stream:
-        for line in lines.splitlines(keepends=True):  # at carriage returns
+      for data in lines(stream):
+        for line in data.splitlines(keepends=True):  # at carriage returns
           if start == end:
             return
-          if line.strip(b'\r\n') or not self.header:
+          if self.is_row(line):
             yield Record(line, start)
           start += len(line)
+
+  def is_row(self, line: bytes) -> bool:
+    """Whether a line is a row."""
+    return bool(line.strip(b'\r\n')) or not self.header
 
   def row(self, record: Record) -> dict[str, Any]:
     """Returns the columns by name."""
@@ -310,7 +344,7 @@ def paragraphs(
 ) -> Iterator[Record]:
   """Yields blocks of lines; a block ends at an empty line or once `full`."""
   block = b''
-  for line in stream:
+  for line in lines(stream):
     is_empty = not line.strip()
     if not is_empty:
       block += line
@@ -341,12 +375,13 @@ class FolderReader(Reader):
 
   def find(self, path: str) -> list[str]:
     """Lists the files in the order of the rows."""
-    return sorted(
-      os.path.join(path, folder, name)
-      for folder in self.folders
-      for name in storage.names(os.path.join(path, folder))
-      if name.endswith(self.suffix)
-    )
+    found: list[str] = []
+    for name in self.folders:
+      folder = os.path.join(path, name)
+      if filesystem.has_folder(folder):
+        names = filesystem.names(folder)
+        found += [f'{folder}/{x}' for x in names if x.endswith(self.suffix)]
+    return sorted(found)
 
   def place(self, path: str, start: Position, error: RowError) -> str:
     return f'{self._known_files(path)[start]}:{1 + error.line}'
@@ -355,8 +390,8 @@ class FolderReader(Reader):
     self, path: str, start: int = 0, end: int | None = None
   ) -> Iterator[Record]:
     for number, name in enumerate(self._known_files(path)[start:end], start):
-      with storage.reading(name) as stream:
-        yield Record(stream.read(), number, name)
+      data = filesystem.read(name, filesystem.DOCUMENT_BYTES)
+      yield Record(data, number, name)
 
 
 _EXPECTED = {

@@ -14,11 +14,10 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import tensorflow.compat.v2 as tf
 from absl import logging
 
-from synth_mtf import atomic
-from synth_mtf.tasks.files import formats, storage
+from synth_mtf import atomic, filesystem
+from synth_mtf.tasks.files import formats
 
 # Short files have small parts, so that shuffling the parts mixes the rows. Long
 # files have larger parts, up to a size at which opening one is cheap compared
@@ -27,7 +26,7 @@ _LEAST_EXAMPLES = 16
 _MOST_EXAMPLES = 256
 _MANY_PARTS = 1024
 _FAULTS_SHOWN = 20
-_VERSION = 10
+_VERSION = 11
 
 
 class Part(NamedTuple):
@@ -90,8 +89,9 @@ def scan(
   index = FileIndex(reader, path, columns=columns)
   oddities = _Oddities(path, reader, header)
   num_rows = num_examples = in_part = 0
+  start = header.start + len(header.data)
   part_examples = _LEAST_EXAMPLES
-  rows = read(Part(reader, path, len(header.data), columns=columns))
+  rows = read(Part(reader, path, start, columns=columns))
   for record, items in itertools.islice(rows, limit):
     if not index.starts or in_part >= part_examples:
       if len(index.starts) >= _MANY_PARTS and part_examples < _MOST_EXAMPLES:
@@ -175,7 +175,7 @@ def of_files(
   digest = hashlib.sha256(f'{name}\n{limit}'.encode()).hexdigest()
   cache = os.path.join(folder, f'rows-{digest[:16]}.json')
   states = tuple(
-    _State(path, reader, storage.state(reader.files(path)))
+    _State(path, reader, filesystem.state(reader.files(path)))
     for path, reader in files.items()
   )
   return [*of_states(states, cache, limit)]
@@ -217,9 +217,9 @@ def of_states(
 def _stored(cache: str) -> dict[str, Any]:
   """Returns the content of a cached file, or {} if it is missing or damaged."""
   try:
-    with tf.io.gfile.GFile(cache) as stream:
-      stored = json.load(stream)
-  except (OSError, ValueError, RecursionError, tf.errors.OpError):
+    text = filesystem.text(cache, filesystem.RECORDS_BYTES)
+    stored = json.loads(text or '{}')
+  except (OSError, ValueError, RecursionError):
     return {}
   return stored if isinstance(stored, dict) else {}
 
@@ -230,7 +230,7 @@ def _store(cache: str, indexes: Mapping[str, FileIndex]) -> None:
     stored[key] = {**vars(index)}
     del stored[key]['reader'], stored[key]['path']
   try:
-    tf.io.gfile.makedirs(os.path.dirname(cache))
+    filesystem.make_folder(os.path.dirname(cache))
     atomic.write(cache, json.dumps(stored))
-  except (OSError, tf.errors.OpError) as error:
+  except OSError as error:
     logging.warning('row counts cannot be kept in %s: %s', cache, error)

@@ -9,9 +9,10 @@ import seqio
 import tensorflow.compat.v2 as tf
 from absl import logging
 
+from synth_mtf import filesystem
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import cache_record, data_settings
-from synth_mtf.tasks.files import formats, index, storage
+from synth_mtf.tasks.files import formats, index
 
 _CACHE_SHARD_BYTES = 64 << 20
 # Files that are divided by size are read in parts of about a megabyte.
@@ -58,7 +59,7 @@ class Split:
   def of(
     cls, patterns: Sequence[str], reader: formats.Reader, optional: bool = False
   ) -> 'Split':
-    """Returns a split in one format; each pattern is a layout of its own."""
+    """Returns a split in one format; each pattern is a layout."""
     return cls([{pattern: reader} for pattern in patterns], optional)
 
   def files(self, data_dir: str) -> dict[str, formats.Reader]:
@@ -66,7 +67,7 @@ class Split:
     for layout in self.layouts:
       readers = {}
       for pattern, reader in layout.items():
-        for path in storage.find(data_dir, pattern):
+        for path in filesystem.find(data_dir, pattern):
           readers[path] = reader
       if readers:
         return dict(sorted(readers.items()))
@@ -118,8 +119,8 @@ class FilesDataSource(seqio.DataSource):
   def list_shards(self, split: str) -> Sequence[str]:
     # seqio's cache job works shard by shard. A gzip file cannot be divided.
     files = self.files(split)
-    shards = 1 + storage.total_bytes(files) // _CACHE_SHARD_BYTES
-    if any(storage.is_gzip(file) for file in files):
+    shards = 1 + filesystem.total_bytes(files) // _CACHE_SHARD_BYTES
+    if any(filesystem.is_gzip(file) for file in files):
       shards = min(shards, len(files))
     return [f'{self.task_name}-{split}-{i:05d}' for i in range(shards)]
 
@@ -132,11 +133,12 @@ class FilesDataSource(seqio.DataSource):
     """Returns the files of a split; a UserError names the missing ones."""
     files = self.existing_files(split)
     if not files:
-      wanted = ' or '.join(self._split_files[split].patterns)
+      patterns = self._split_files[split].patterns
       raise MissingFiles(
-        f'task {self.task_name}, split {split!r}: no file {wanted} in '
-        f'{self._data_dir!r}. Put it there, or set {_SET_DATA_DIR} to the '
-        'folder that has it.'
+        f'task {self.task_name}, split {split!r}: no file '
+        f'{" or ".join(patterns)} in {self._data_dir!r}'
+        f'{_instead(self._data_dir, patterns)}. Put it there, or set '
+        f'{_SET_DATA_DIR} to the folder that has it.'
       )
     return files
 
@@ -233,7 +235,9 @@ class FilesDataSource(seqio.DataSource):
     files: list[str] = []
     for path, reader in self.files(split).items():
       files.extend(reader.files(path))
-    if len(files) > _SMALL_FILES or storage.total_bytes(files) > _SMALL_BYTES:
+    if (
+      len(files) > _SMALL_FILES or filesystem.total_bytes(files) > _SMALL_BYTES
+    ):
       return ds
     ds = ds.cache()
     if shuffle:
@@ -271,14 +275,28 @@ class FilesDataSource(seqio.DataSource):
   def _too_large(self, split: str) -> bool:
     files = self.files(split)
     indexed = all(reader.indexed for reader in files.values())
-    return not indexed and storage.total_bytes(files) > _LARGE_BYTES
+    return not indexed and filesystem.total_bytes(files) > _LARGE_BYTES
+
+
+def _instead(data_dir: str, patterns: Sequence[str]) -> str:
+  """Says what is there whose name resembles that of a missing file."""
+  similar: list[str] = []
+  for pattern in patterns:
+    similar += filesystem.similar(filesystem.join(data_dir, pattern))
+  # Of a folder and what is in it, the latter says more.
+  shown = [
+    path
+    for path in dict.fromkeys(similar)
+    if not any(other.startswith(f'{path}/') for other in similar)
+  ]
+  return f'; there is {", ".join(shown)}' if shown else ''
 
 
 def _parts_by_size(path: str, reader: formats.Reader) -> list[index.Part]:
   """Divides an unindexed file; the reader of a part skips to the next line."""
-  if storage.is_gzip(path):
+  if filesystem.is_gzip(path):
     return [index.Part(reader, path)]
-  starts = range(0, storage.total_bytes([path]), _PART_BYTES)
+  starts = range(0, filesystem.total_bytes([path]), _PART_BYTES)
   return [index.Part(reader, path, s, s + _PART_BYTES) for s in starts]
 
 

@@ -48,22 +48,3 @@ def test_a_failure_does_not_end_the_timing(lowered, tmp_path):
     assert found[name]['seconds'] > 0
     assert found[name]['flops']['own'] > found[name]['flops']['t5'] / 2
     assert found[name]['memory']['peak'] > 0
-
-
-def test_training_lowers_the_loss_of_held_out_text(lowered, tmp_path):
-  rng = np.random.default_rng(0)
-  arrays = {
-    f'{split}_{name}': rng.integers(2, 8, [8 * rows, length]).astype(np.int16)
-    for split, rows in (('train', 3), ('validation', 1))
-    for name, length in (('inputs', 16), ('targets', 8))
-  }
-  text, path = tmp_path / 'text.npz', tmp_path / 'train.json'
-  np.savez(text, **arrays)
-  words = ['benchmarks.accelerator.train', str(lowered[0]), str(text)]
-  words += ['--names', 'random_vanilla', '--out', str(path)]
-  run(sys.executable, '-m', *words, '--every', '10', '--max_steps', '20')
-  found = json.loads(path.read_text())['runs']['random_vanilla']
-  assert len(found['losses']) == 20
-  (_, first), _, (steps, last) = found['validation']
-  assert steps == 20
-  assert last < first

@@ -3,8 +3,7 @@
     python -m tests.accelerator.steps FOLDER NAME [NAME ...]
 
 lowers each name, tiny, and prints a line of JSON: the losses of three steps of
-Adafactor, in float32 without dropout, by both. The session has T5's own loss,
-and the lowered step `lower.float32_loss`.
+Adafactor, in float32 without dropout, by both.
 """
 
 import json
@@ -16,9 +15,9 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from benchmarks.accelerator import lower, programs
-from tests.tpu import replicas
+from tests.pjrt import losses
 
-STEPS = replicas.STEPS
+STEPS = 3
 
 
 def main(folder: str, *names: str) -> None:
@@ -27,8 +26,8 @@ def main(folder: str, *names: str) -> None:
   device = jax.devices()[0]
   for name in names:
     size = lower.SIZES['tiny']
-    setting = lower.setting(name, size, 1, 0.0, 'float32', loss='@float32_loss')
-    lower.write(pathlib.Path(folder), name, setting, 1)
+    settings = lower.describe(name, size, 1, 0.0, 'float32')
+    lower.write(pathlib.Path(folder), name, size, 1, settings)
     program = programs.Program.read(pathlib.Path(folder), name)
     step, state = program.compile(device), program.initial(device)
     # Before the steps: they reuse this memory.
@@ -38,14 +37,15 @@ def main(folder: str, *names: str) -> None:
         program.description['state'], state, strict=True
       )
     }
-    features = program.features(setting.features(), device)
-    losses = []
+    configured = losses.setting(name.replace('mtf ', 'original_'), 'batch:1')
+    configured.parse()
+    features = program.features(configured.features(), device)
+    of_jax = []
     for _ in range(STEPS):
       loss, state = step(features, state)
-      losses.append(float(loss))
-    of_t5 = lower.setting(name, size, 1, 0.0, 'float32')
-    expected = replicas.on_one_device(of_t5, values)
-    print(json.dumps({'jax': losses, 'session': expected}), flush=True)
+      of_jax.append(float(loss))
+    of_session, _ = losses.train(configured, start=values, steps=STEPS)
+    print(json.dumps({'jax': of_jax, 'session': of_session}), flush=True)
 
 
 if __name__ == '__main__':

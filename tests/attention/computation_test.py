@@ -18,6 +18,7 @@ from synth_mtf.attention.loaded import Loaded
 from synth_mtf.attention.opening import INITIAL, LAST
 from synth_mtf.checkpoints import identity
 from synth_mtf.checkpoints.files import Checkpoint
+from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
 from synth_mtf.host.described import described
@@ -143,7 +144,7 @@ def test_the_vocabulary_is_what_is_given_set_or_recorded(
   trained, pieces, monkeypatch
 ):
   assert chosen(trained) is None, 'nothing is recorded'
-  identity.record_vocabulary(vocabulary.load('bytes'), str(trained))
+  identity.record_vocabulary(vocabulary.load('bytes'), Folder(str(trained)))
   assert chosen(trained) == 'bytes'
   assert chosen(trained, pieces('given')) == pieces('given')
   monkeypatch.setenv('SYNTH_MTF_VOCABULARY', pieces('set'))
@@ -152,7 +153,7 @@ def test_the_vocabulary_is_what_is_given_set_or_recorded(
   monkeypatch.delenv('SYNTH_MTF_VOCABULARY')
   (trained / identity.VOCABULARY).unlink()
   path = pieces('some')
-  identity.record_vocabulary(vocabulary.load(path), str(trained))
+  identity.record_vocabulary(vocabulary.load(path), Folder(str(trained)))
   assert chosen(trained) == path
   os.rename(path, f'{path}.moved')
   assert chosen(trained) is None, 'it is no longer there'
@@ -170,7 +171,7 @@ def test_the_vocabulary_of_a_run_on_another_task(tmp_path, pieces, task):
     opening.open_run(str(run), [LAST], 'bytes')
   with pytest.raises(UserError, match="T5's own voc|128 rows|no task"):
     opening.open_run(str(run), [LAST])
-  identity.record_vocabulary(vocabulary.load('bytes'), str(run))
+  identity.record_vocabulary(vocabulary.load('bytes'), Folder(str(run)))
   assert chosen(run) == 'bytes'
 
 

@@ -284,5 +284,5 @@ def test_what_gin_selects_is_known_where_the_model_function_is_replaced(
   def replaced(**_):
     raise AssertionError
 
-  with patches.estimators_made_with(replaced, replaced):
+  with patches.model_functions_made_by(replaced):
     comparison.require_loadable([], written)

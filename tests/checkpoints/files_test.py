@@ -145,6 +145,19 @@ def test_a_killed_process_leaves_no_half(tmp_path):
   assert names[1:] == ['model.ckpt-1.data-00000-of-00001', 'model.ckpt-1.index']
 
 
+def test_a_checkpoint_of_t5x_is_recognized(tmp_path):
+  folder = tmp_path / 'checkpoint_1000'
+  (folder / 'target.encoder').mkdir(parents=True)
+  (folder / 'checkpoint').write_bytes(b'\x82\xa7version\x03')
+  for path, name in ((folder, 'target.encoder'), (tmp_path, folder.name)):
+    with pytest.raises(UserError, match=f'{path} holds {name}, which T5X has'):
+      Checkpoint(str(path))
+  (tmp_path / 'a').mkdir()
+  (tmp_path / 'a' / 'config.json').touch()
+  with pytest.raises(UserError, match='model.ckpt-1000. .*a holds config.json'):
+    Checkpoint(str(tmp_path / 'a'))
+
+
 def test_a_place_that_cannot_be_opened():
   with pytest.raises(UserError, match='http://x/y cannot be read: File system'):
     Checkpoint('http://x/y')

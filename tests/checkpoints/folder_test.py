@@ -221,7 +221,7 @@ def test_a_checkpoint_is_opened_without_a_look_at_the_others(
   """Else, a folder of thousands would take minutes."""
   save(tmp_path, 1, 2, 3, 11)
   looked_at: list[str] = []
-  monkeypatch.setattr('synth_mtf.paths._check_file', looked_at.append)
+  monkeypatch.setattr('synth_mtf.filesystem._check_entry', looked_at.append)
   Checkpoint(f'{tmp_path}/model.ckpt-1')
   names = {os.path.basename(path) for path in looked_at}
   assert 'model.ckpt-1.index' in names

@@ -9,6 +9,7 @@ from sentencepiece import sentencepiece_model_pb2
 
 from synth_mtf.checkpoints import identity
 from synth_mtf.checkpoints.files import write
+from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files, model as host_model
 from synth_mtf.tasks import vocabulary
@@ -47,10 +48,12 @@ def test_other_pieces_of_the_same_size(models, tmp_path):
   assert first.vocab_size == second.vocab_size
   folder = str(tmp_path)
   assert identity.recorded_vocabulary(folder) is None
-  identity.record_vocabulary(second, folder)  # by a run that came to nothing
-  identity.record_vocabulary(first, folder)
+  identity.record_vocabulary(
+    second, Folder(folder)
+  )  # by a run that came to nothing
+  identity.record_vocabulary(first, Folder(folder))
   checkpoint = save(tmp_path, 128)
-  identity.record_vocabulary(second, folder)  # stays what it was
+  identity.record_vocabulary(second, Folder(folder))  # stays what it was
   assert identity.recorded_vocabulary(folder) == str(models[0])
   identity.check_vocabulary(second, save(tmp_path / 'unknown', 128))
   again = tmp_path / 'again'  # trained from another file, as its name tells
@@ -79,7 +82,7 @@ def made(variant='random_vanilla', *bindings):
 @pytest.fixture
 def checkpoint(tmp_path):
   """The path of a checkpoint of `random_vanilla`, of which nothing is read."""
-  identity.record_model(made(), str(tmp_path))
+  identity.record_model(made(), Folder(str(tmp_path)))
   (tmp_path / 'model.ckpt-2.index').touch()
   return str(tmp_path / 'model.ckpt-2')
 

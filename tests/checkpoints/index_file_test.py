@@ -202,14 +202,15 @@ def test_a_pointer_of_git_lfs(path, name):
 def test_what_may_not_be_read_is_not_damaged(path, name, monkeypatch):
   """Root may read all files."""
   file = f'{path}.{name}'
-  read = filesystem.read
+  reading = filesystem.reading
 
-  def read_as_nobody(path):
+  def reading_as_nobody(path):
     if path == file:
-      raise PermissionError(13, 'Permission denied', path)
-    return read(path)
+      with filesystem.explained(path):
+        raise PermissionError(13, 'Permission denied', path)
+    return reading(path)
 
-  monkeypatch.setattr(filesystem, 'read', read_as_nobody)
+  monkeypatch.setattr(filesystem, 'reading', reading_as_nobody)
   monkeypatch.setattr(os, 'access', lambda path, _: path != file)
   with pytest.raises(UserError) as caught:
     files.Checkpoint(path)

@@ -1,13 +1,12 @@
 """How `synth-mtf attention`, `plot` and `report` choose a text."""
 
 import argparse
-import os
 
 import pytest
 import seqio
 
 from synth_mtf import cli
-from synth_mtf.attention import computation, opening
+from synth_mtf.attention import opening
 from synth_mtf.cli import attention
 from synth_mtf.errors import UserError
 from tests.attention.examples_test import BYTES
@@ -71,17 +70,3 @@ def test_each_command_imports_modules(tmp_path, capfd):
   ):
     assert cli.main([*words.split(), '--module_import=nosuch']) == 2
     assert "No module named 'nosuch'" in capfd.readouterr().err
-
-
-def test_what_a_session_writes_is_not_shown(tmp_path, monkeypatch, capfd):
-  def look(*_):
-    os.write(2, b'I0000 MLIR V1 optimization pass is not enabled')
-    raise UserError('no checkpoint')
-
-  monkeypatch.setattr(computation, 'look', look)
-  made_runs.trained(tmp_path / 'run')
-  for command in ('attention', 'report'):
-    words = [command, f'{tmp_path}/run', f'--out={tmp_path}/out', '--text=a']
-    assert cli.main(words) == 2
-    error = capfd.readouterr().err
-    assert 'no checkpoint' in error and 'MLIR' not in error

@@ -136,7 +136,7 @@ def test_checkpoints_are_evaluated_while_they_come(main, tmp_path):
 @pytest.mark.parametrize(
   ('name', 'message'),
   [
-    ('model.ckpt-3', 'model.ckpt-3 is no folder: give a model folder'),
+    ('model.ckpt-3', 'model.ckpt-3 is not a folder: give a model folder'),
     ('s4://nobody/run', "cannot be read: .*scheme 's4' not implemented"),
     ('empty', 'empty holds no checkpoint'),
   ],

@@ -20,6 +20,23 @@ SIDES = (('en', 16), ('de', 8))
 WORDS = ('cost', '--size=tiny', '--inputs=16', '--targets=8')
 
 
+def test_a_gin_file_of_a_run(tmp_path, monkeypatch):
+  """Its checkpoint is not needed; files that are not ours are read again."""
+  monkeypatch.chdir(tmp_path)
+  count = mock.Mock(return_value=COUNTS)
+  monkeypatch.setattr(cost, 'cost_of_files', count)
+  own = tmp_path / 'own.gin'
+  for width in (8, 16):
+    own.write_text(f'd_ff = {width}\n')
+    run(*WORDS, '--variants=random', '--gin_file=own.gin')
+  assert count.call_count == 2
+  files, _, bindings = count.call_args.args
+  assert files[-1] == 'own.gin'
+  assert 'utils.run.init_checkpoint = None' in bindings
+  status, _, err = run(*WORDS, '--gin_file=runs/finetune_en_mox.gin')
+  assert status == 2 and "did you mean 'runs/finetune_en_mix.gin'" in err
+
+
 @pytest.mark.parametrize(
   ('words', 'bindings', 'variants'),
   [
@@ -90,6 +107,7 @@ def test_it_shows_what_it_counts(monkeypatch):
     size='tiny',
     inputs=16,
     targets=8,
+    gin_file=[],
     gin_param=[],
     model_parallelism=1,
     paper=False,

@@ -52,6 +52,15 @@ def test_names_are_known(name, one):
   assert {*known} <= {*TEXTS[name]().split()}, HINT
 
 
+def test_flags_that_only_some_environments_have_are_left_to_t5(monkeypatch):
+  start = mock.Mock(return_value=0)
+  monkeypatch.setattr(main, 'run', start)
+  monkeypatch.setenv('PYTHONHASHSEED', '0')
+  words = ['--model_dir=a', '--tfhub_cache_dir=b']
+  assert run('transformer', *words) == (0, '', '')
+  start.assert_called_once_with(words)
+
+
 @pytest.mark.parametrize(
   ('words', 'message'),
   [

@@ -11,6 +11,54 @@ from synth_mtf import tasks
 from tests.cli.command import run
 from tests.tasks import folder
 
+MODULE = """
+import seqio
+import tensorflow as tf
+
+def rows(split, shuffle_files=False, seed=None):
+  return tf.data.Dataset.from_tensors({'inputs': 'a bird', 'targets': 'sang'})
+
+FEATURE = seqio.Feature(seqio.ByteVocabulary())
+for name in ('own_a', 'own_b'):
+  seqio.TaskRegistry.add(
+    name,
+    source=seqio.FunctionDataSource(
+      rows, splits=['train'], num_input_examples={'train': 1}
+    ),
+    preprocessors=[
+      seqio.preprocessors.tokenize,
+      seqio.CacheDatasetPlaceholder(),
+      seqio.preprocessors.append_eos,
+    ],
+    output_features={'inputs': FEATURE, 'targets': FEATURE},
+  )
+RATES = [('own_a', lambda _: 3.0), ('own_b', seqio.mixing_rate_num_examples)]
+seqio.MixtureRegistry.add('own_mix', RATES)
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+  (tmp_path / 'own_tasks.py').write_text(MODULE)
+  monkeypatch.syspath_prepend(tmp_path)
+  yield '--module_import=own_tasks'
+  seqio.MixtureRegistry.remove('own_mix')
+  for name in ('own_a', 'own_b'):
+    seqio.TaskRegistry.remove(name)
+
+
+def test_tasks_of_a_module(module, tmp_path):
+  status, report = show('own_mix', module)
+  assert (status, 'targets: sang' in report) == (0, True)
+  assert _line(report, 'own_a')[1:] == ['1', 'module', '3.0000', '75.00%']
+  status, report = show('own_b', module)
+  assert (status, 'source   FunctionDataSource' in report) == (0, True)
+  words = ['--task=own_mix', '--vocabulary=bytes', f'--out={tmp_path}/cache']
+  status, report, _ = run('cache', module, *words)
+  assert (status, 'own_b  train' in report) == (0, True)
+  _, _, error = run('tasks', 'own_mix', '--module_import=nosuch')
+  assert '--module_import nosuch: ModuleNotFoundError: No module' in error
+
 
 def show(*words):
   """Returns the status and what was printed."""

@@ -167,25 +167,38 @@ def mixtures_and_parts():
       yield way, names
 
 
-def sizes_of_tiles():
-  """Mixtures with masks by tiles of each size, all else by fewer."""
-  # One head and one query; a head and some queries, of one or both examples;
-  # some heads; all of them.
-  some, two_heads = 3 * LENGTH * BATCH, 2 * LENGTH**2 * BATCH
-  sizes = [1, 3 * LENGTH, some, two_heads, 2**20]
+# How many entries a tile has: those of one head and some queries, of both
+# examples, ...
+SOME_QUERIES = 3 * LENGTH * BATCH
+# ... of one query, of some of one example, of some heads, or all of them.
+ALL_SIZES = (1, 3 * LENGTH, SOME_QUERIES, 2 * LENGTH**2 * BATCH, 2**20)
+
+
+def sizes_of_tiles(way, names):
+  """Mixtures with masks are tried by tiles of each size, all else by fewer."""
+  is_masked, is_mixture = way.endswith('masked'), len(names) > 1
+  if is_masked and is_mixture:
+    return ALL_SIZES
+  if is_masked or is_mixture:
+    return 1, SOME_QUERIES
+  return (SOME_QUERIES,)
+
+
+def cases_of_the_formula():
+  """Fast tests try all parts and mixtures by one size, without a mask."""
   for way, names in mixtures_and_parts():
-    used = [some], [1, some], sizes
-    for entries in used[way.endswith('masked') + (len(names) > 1)]:
+    for entries in sizes_of_tiles(way, names):
+      is_fast = entries == SOME_QUERIES and way in ('each', 'shared')
       yield pytest.param(
         entries,
         way,
         names,
         id=f'{way}: {", ".join(names)}-{entries}',
-        marks=[] if entries == some and len(way) < 7 else pytest.mark.slow,
+        marks=[] if is_fast else pytest.mark.slow,
       )
 
 
-@pytest.mark.parametrize('entries, way, names', sizes_of_tiles())
+@pytest.mark.parametrize('entries, way, names', cases_of_the_formula())
 def test_it_is_the_formula(monkeypatch, entries, way, names):
   monkeypatch.setattr(tiles, '_TILE', entries)
   # Windows are as narrow as can be, or rounded up, the last one less.

@@ -127,7 +127,12 @@ def fill_the_disk():
     ),
     (
       lambda: gin.parse_config('run.mode = ["train"'),
-      'gin syntax: EOF .* such as a closing bracket$',
+      '^gin syntax: the text ends inside a value: .* a closing bracket$',
+    ),
+    (  # Python 3.12 and later say what is wrong
+      lambda: gin.parse_config('run.mode = "train'),
+      '^gin syntax: (unterminated string literal|Unable to parse value.) '
+      r'\(line 1\)',
     ),
     (
       refer_to_nothing,

@@ -1,6 +1,7 @@
 """Every gin file that is there: parsed, finalized, built, reloaded."""
 
 import logging
+import os
 import pathlib
 import re
 import shlex
@@ -10,6 +11,7 @@ import pytest
 
 import synth_mtf
 from synth_mtf.cost import cost_of_files
+from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files, model as host_model
 from tests import official_files
 from tests.cli import t5_main
@@ -26,6 +28,31 @@ def names(folder):
   stems = sorted(p.stem for p in (FOLDER / folder).glob('*.gin'))
   assert stems
   return stems
+
+
+def test_files_of_the_user(tmp_path, monkeypatch):
+  """As an editor saves them; other sizes and kinds are one message."""
+  monkeypatch.chdir(tmp_path)
+  pathlib.Path('size.gin').write_bytes(
+    b"\xef\xbb\xbfinclude 'sizes/tiny.gin'\r\nd_model = 24\r\n"
+  )
+  gin_files.parse(['size.gin'])
+  assert gin.query_parameter('d_model/macro.value') == 24
+  pathlib.Path('t5x.gin').write_text(
+    'from __gin__ import dynamic_registration\n'
+    'from t5x import models\nMODEL = @models.EncoderDecoderModel()\n'
+  )
+  pathlib.Path('latin.gin').write_bytes(b'# caf\xe9')
+  large = pathlib.Path('large.gin')
+  large.touch()
+  os.truncate(large, 5 << 30)
+  for name, message in (
+    ('t5x.gin', 'gin finds models in no .*of T5X(?s:.*)"t5x.gin", line 3'),
+    ('latin.gin', 'gin file: latin.gin cannot be read: .*position 5'),
+    ('large.gin', 'gin file: large.gin has 5,368,709,120 bytes'),
+  ):
+    with pytest.raises(UserError, match=message):
+      gin_files.parse([name])
 
 
 def test_logging_stays_disabled_where_it_was():

@@ -136,6 +136,26 @@ def test_methods_of_one_estimator_are_replaced():
   assert second.config.tf_random_seed == 1
 
 
+def test_what_prepares_a_training_comes_in_order():
+  trained = []
+  estimator = types.SimpleNamespace(
+    train=lambda max_steps, hooks: trained.append((max_steps, hooks))
+  )
+  patches.before_training(estimator, lambda last: [f'first {last}'])
+  patches.before_training(estimator, lambda last: [f'second {last}'])
+  estimator.train(max_steps=7, hooks=['of T5'])
+  assert trained == [(7, ['of T5', 'first 7', 'second 7'])]
+
+
+def test_each_estimator_is_changed_in_order(monkeypatch):
+  monkeypatch.setattr(utils, 'get_estimator', lambda name: [name])
+  with patches.each_estimator_changed_by(lambda made: [*made, 'first']):
+    with patches.each_estimator_changed_by(lambda made: [*made, 'second']):
+      assert utils.get_estimator('made') == ['made', 'first', 'second']
+    assert utils.get_estimator('made') == ['made', 'first']
+  assert utils.get_estimator('made') == ['made']
+
+
 def test_layers_of_a_class_are_computed_by_their_equivalents():
   class Layer:
     def call(self, x):

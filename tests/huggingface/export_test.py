@@ -420,9 +420,8 @@ def test_what_is_wrong_is_one_message(tmp_path, pieces):
   fails('gin files', export(path, new, pieces, 'unknown'))
   words = 'import', '--from=hf', out, new, '--gin_param=d_ff = 3'
   fails(f'needs --gin_file: .*{out}', run('checkpoint', *words)[::2])
-  model_dir.lock(str(tmp_path / 'run'))
-  fails('is training in', export(tmp_path / 'run', new, pieces, 'random'))
-  model_dir.unlock_all()
+  with model_dir.locked(str(tmp_path / 'run')):
+    fails('is training in', export(tmp_path / 'run', new, pieces, 'random'))
   for change, message in (
     ({'x': np.zeros(2)}, 'x is not in the model'),
     ({'shared.weight': np.zeros([128, 23])}, r'\(128, 23\) in it'),

@@ -23,6 +23,7 @@ import synth_mtf
 from synth_mtf.errors import UserError
 from synth_mtf.host import events, tpu_runtime
 from synth_mtf.pjrt import devices, estimator, program
+from synth_mtf.pjrt.hosts import Hosts
 from tests import official_files
 from tests.cli import t5_main
 
@@ -304,19 +305,16 @@ def test_settings_for_cpus_on_a_gpu_are_named(caplog):
   gin.bind_parameter('get_vocab_embedding_cls.cls', synth_mtf.EmbeddingByIndex)
   gpu = types.SimpleNamespace(platform='gpu')
   mesh = mtf.convert_to_shape('batch:1')
-  with devices.choose([gpu]), caplog.at_level(logging.WARNING):
-    devices.check_run(mesh, 'train')
+  with caplog.at_level(logging.WARNING):
+    devices.check_run([gpu], Hosts(), mesh, 'train')
   assert 'fast_cpu.gin has no effect on a GPU' in caplog.text
 
 
 def test_two_cores_that_work_as_one_are_explained():
   found = [types.SimpleNamespace(platform='tpu')] * 4
   mesh = mtf.convert_to_shape('batch:8')
-  with (
-    devices.choose(found),
-    pytest.raises(UserError, match='give --logical_cores_per_chip=1'),
-  ):
-    devices.check_run(mesh, 'train')
+  with pytest.raises(UserError, match='give --logical_cores_per_chip=1'):
+    devices.check_run(found, Hosts(), mesh, 'train')
 
 
 def test_device_and_tpu_exclude_each_other(run, tmp_path):
@@ -324,9 +322,9 @@ def test_device_and_tpu_exclude_each_other(run, tmp_path):
     run(tmp_path / 'new', CPU, '--tpu=local', steps=2)
 
 
-def test_a_cluster_is_refused(run, tmp_path, monkeypatch):
+def test_servers_of_tensorflow_are_refused(run, tmp_path, monkeypatch):
   monkeypatch.setenv('TF_CONFIG', '{"session_master": "grpc://localhost:1"}')
-  with pytest.raises(UserError, match='without `synth-mtf cluster`'):
+  with pytest.raises(UserError, match='unset TF_CONFIG'):
     run(tmp_path / 'new', CPU, steps=2)
 
 

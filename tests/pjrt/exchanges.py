@@ -38,6 +38,7 @@ def main() -> None:
       mtf.convert_to_layout_rules(LAYOUT),
       inputs,
       variables,
+      mesh.Loops(),
     )
     cores = mtf.Mesh(graph, 'mesh')
     first = mtf.Dimension('a', SHAPE[0])

@@ -94,6 +94,18 @@ def losses(folder):
   return [found[step] for step in sorted(found)]
 
 
+def trained(checkpoint, name):
+  """Returns a variable, without R[h, 0, 0] of this decoder.
+
+  The first query sees one key alone, and the softmax of one logit is 1. The
+  logit's gradient is rounding, which Adafactor makes as large as any other.
+  """
+  value = checkpoint.get_tensor(name)
+  if name.endswith('/random/R'):
+    value[:, 0, 0] = 0
+  return value
+
+
 @pytest.mark.slow
 @pytest.mark.xla
 def test_two_hosts_compute_what_one_does(data, tmp_path):
@@ -117,7 +129,7 @@ def test_two_hosts_compute_what_one_does(data, tmp_path):
   assert found.get_variable_to_shape_map() == names
   for name in names:
     np.testing.assert_allclose(
-      found.get_tensor(name), expected.get_tensor(name), 1e-4, 2e-5, name
+      trained(found, name), trained(expected, name), 1e-4, 2e-5, name
     )
 
 
@@ -198,7 +210,7 @@ def test_flags_or_the_environment_name_the_processes(monkeypatch):
 
 
 def test_a_process_without_others_grants_its_own_wish_once():
-  wish = hosts.Wish()
+  wish = hosts.Hosts().stop
   assert not wish.take()
   wish.ask()
   assert wish.take() and not wish.take()

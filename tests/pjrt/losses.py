@@ -31,28 +31,30 @@ from absl import flags
 
 from synth_mtf.pjrt import devices, estimator
 from synth_mtf.pjrt.placement import Devices
-from tests.tpu import program
+from tests.pjrt.setting import Setting
 
 STEPS = 20
 Values = Mapping[str, npt.NDArray[Any]]
 
 
-def setting(variant: str, mesh: str) -> program.Setting:
+def setting(variant: str, mesh: str) -> Setting:
   """Returns steps without dropout, which differs between meshes."""
-  return program.Setting(
+  return Setting(
     None if variant == 'SelfAttention' else variant,
     mesh=mesh,
-    size=program.TINY,
-    activations='float32',
-    bindings=['dropout_rate = 0.0'],
+    bindings=[
+      'dropout_rate = 0.0',
+      "utils.get_variable_dtype.activation_dtype = 'float32'",
+    ],
   )
 
 
 def train(
-  configured: program.Setting,
+  configured: Setting,
   programs: Any = None,
   start: Values | None = None,
   seed: int = 2,
+  steps: int = STEPS,
 ) -> tuple[list[float], Values]:
   """Returns the loss of each step and the initial values of the variables.
 
@@ -61,6 +63,7 @@ def train(
     programs: compiles for devices; None trains in the session.
     start: the initial values, if they are given.
     seed: of the initial values otherwise.
+    steps: how many.
   """
   configured.parse()
   with tf.Graph().as_default(), tf.variable_scope('', use_resource=True):
@@ -90,7 +93,7 @@ def train(
       begun = session.run(variables)
       restore.after_create_session(session, None)
       losses = []
-      for step in range(1, STEPS + 1):
+      for step in range(1, steps + 1):
         if programs:
           programs.last_step = step  # others return the loss of the step before
         losses.append(float(session.run([spec.loss, spec.train_op])[0]))
@@ -128,7 +131,7 @@ def main() -> None:
     cores = mtf.convert_to_shape(mesh).size
     programs = estimator.Programs(Devices(found[:cores]))
     programs.devices.platform = arguments.platform
-    in_session = setting(variant, '')
+    in_session = setting(variant, 'batch:1')
     of_session, start = train(in_session, seed=arguments.seed)
     of_devices, _ = train(setting(variant, mesh), programs, start)
     proof = {

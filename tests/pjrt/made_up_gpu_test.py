@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import pathlib
+import re
 import shutil
 
 import jax
@@ -66,6 +67,22 @@ def test_it_trains(run, packages, tmp_path, how):
   losses = events.read(str(tmp_path / 'run'))['loss']
   assert {1, 3} <= losses.keys()
   assert np.isfinite(list(losses.values())).all()
+
+
+def test_its_step_is_counted(packages, tmp_path):
+  """JAX then finds no CPU."""
+  done = as_command(
+    tmp_path,
+    MAIN,
+    *('cost', '--device=gpu', '--size=tiny', '--variants=random'),
+    *('--inputs=16', '--targets=8', '--batch_size=8'),
+    '--gin_param=num_layers = 1',
+    PYTHONPATH=f'{CHECKOUT}:{packages}',
+  )
+  assert done.returncode == 0, done.stderr
+  title, _, row = done.stdout.splitlines()
+  assert 'on gpu (batch:1' in title
+  assert re.fullmatch(r'random +\d\.\d( +\d\.\d\d){4} +\? +yes', row)
 
 
 def test_without_a_plugin(run, tmp_path):

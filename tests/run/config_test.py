@@ -10,7 +10,7 @@ from absl import flags
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
 from synth_mtf.paths import gin_path
-from synth_mtf.run import checks, config
+from synth_mtf.run import checks, config, ways
 from synth_mtf.tasks import vocabulary
 
 SIZE = ('sizes/tiny.gin', 'variants/random_vanilla.gin')
@@ -33,9 +33,9 @@ def read(monkeypatch):
       gin.bind_parameter('run.vocabulary', vocabulary.load('bytes'))
     run = config.read('folder')
     if build:
-      model = checks.build(run)
+      model = checks.build(run, ways.InSession())
       assert model is not None
-      checks.check_mesh(run, model)
+      checks.check_mesh(run, ways.InSession(), model)
     return run
 
   return read
@@ -131,7 +131,7 @@ def test_good_values(read, binding):
     ('utils.run.sequence_length = {}', 'expected'),
     (
       "utils.run.sequence_length = {'inputs': 1, 'targets': 1}",
-      'inputs of one token are their end alone',
+      'inputs of one token hold only the end',
     ),
     ("utils.run.mode = 'trian'", "did you mean 'train'"),
     ("utils.run.model_type = 'transformer'", "mean 'bitransformer'"),

@@ -139,7 +139,7 @@ MESH = "--gin_param=utils.run.mesh_shape = 'batch:1'"
 
 
 def test_a_master_that_does_not_answer(run, data_dir, tmp_path, monkeypatch):
-  monkeypatch.setattr('synth_mtf.run.datasets._SECONDS', 2)
+  monkeypatch.setattr('synth_mtf.run.ways._SECONDS', 2)
   nobody = '{"session_master": "grpc://localhost:1"}'
   monkeypatch.setenv('TF_CONFIG', nobody)
   with pytest.raises(UserError, match=r'localhost:1 .* answer: (?!Graph)\S'):

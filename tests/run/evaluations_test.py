@@ -17,10 +17,11 @@ from mesh_tensorflow.transformer import utils
 from mesh_tensorflow.transformer.dataset import EvalDataset
 
 import synth_mtf
-from synth_mtf import paths, recorded
+import synth_mtf.recorded  # noqa: F401  T5's functions record
+from synth_mtf import paths
 from synth_mtf.results import records
 from synth_mtf.results.standard_error import spread
-from synth_mtf.run import evaluations, outcome, output
+from synth_mtf.run import current, evaluations, output
 
 TARGETS, READ_AS = [0, 1, 1, 0], [0, 1, 0, 0]
 STEPS = [100, 200]
@@ -79,7 +80,7 @@ def estimator(tmp_path, monkeypatch):
     export_saved_model=lambda folder: f'{folder}/170000'.encode(),
     eval_dir=lambda name: str(tmp_path / f'eval_{name}'),
   )
-  monkeypatch.setattr(recorded.RECORDER, '_get_estimator', lambda: made)
+  monkeypatch.setattr(utils.get_estimator, '_function', lambda: made)
   return utils.get_estimator()
 
 
@@ -179,7 +180,6 @@ def test_what_is_measured_token_by_token(estimator, tmp_path):
 
 
 def test_the_user_sees_progress_and_results(estimator, tmp_path, capfd):
-  outcome.clear()
   with (
     open(2, 'w', closefd=False) as stderr,  # here it is a file of pytest's
     contextlib.redirect_stderr(stderr),
@@ -191,7 +191,8 @@ def test_the_user_sees_progress_and_results(estimator, tmp_path, capfd):
     '100  cola  accuracy 75 +- 25  n = 4',
     '100  cola  ones 1  n = 4',
   ]
-  assert outcome.result() == '200  cola  ones 1  n = 4'
+  outcome = current.run().outcome
+  assert outcome.result == '200  cola  ones 1  n = 4'
   assert f'Wrote 5 files in {tmp_path}/validation_eval' in outcome.written()
   evaluate(estimator, tmp_path)
   assert not capfd.readouterr().err, 'the stock command prints what it prints'
@@ -200,7 +201,6 @@ def test_the_user_sees_progress_and_results(estimator, tmp_path, capfd):
 def test_results_in_a_bucket_are_not_locked(
   estimator, tmp_path, capfd, monkeypatch
 ):
-  monkeypatch.setattr(recorded.RECORDER, '_shown_missing_lock', False)
   # ram:// cannot replace a file.
   for name in ('add_results', 'add_predictions'):
     monkeypatch.setattr(records, name, lambda *unused: None)
@@ -251,10 +251,9 @@ def test_decoding_counts_to_its_total(estimator, tmp_path, capfd, monkeypatch):
 
 
 def test_what_was_written_is_named(estimator, tmp_path):
-  outcome.clear()
   utils.write_lines_to_file(['a'], f'{tmp_path}/outputs.txt-100')
   estimator.export_saved_model('my_exported')
-  assert outcome.written() == [
+  assert current.run().outcome.written() == [
     f'Wrote {tmp_path}/outputs.txt-100',
     'Wrote my_exported/170000',
   ]

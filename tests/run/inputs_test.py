@@ -5,6 +5,7 @@ import pytest
 from mesh_tensorflow.transformer import utils
 
 import synth_mtf.checked  # noqa: F401  leaves out byte order marks
+from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
 from synth_mtf.run import config, inputs
 from synth_mtf.tasks import vocabulary
@@ -25,7 +26,7 @@ def chosen(folder, mode, step=None, setting=None):
   kind = 'export' if 'export' in mode else 'eval'
   run = read(mode, folder, **{f'{kind}_checkpoint_step': step})
   gin.parse_config(setting)
-  return inputs.checkpoints(run)
+  return inputs.checkpoints(run, Folder(run.model_dir))
 
 
 @pytest.fixture

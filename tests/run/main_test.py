@@ -6,19 +6,25 @@ import pathlib
 import re
 import tempfile
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 import seqio
 import tensorflow.compat.v1 as tf
 from absl import logging
+from mesh_tensorflow.transformer import utils
 
 import synth_mtf
+from synth_mtf.checkpoints import folder as folders
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.cpu import padding
 from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.host import events
-from synth_mtf.run import main, outcome
+from synth_mtf.pjrt import devices
+from synth_mtf.run import main
+from synth_mtf.run.outcome import Outcome
+from synth_mtf.run.output import Kept
 from synth_mtf.tasks import vocabulary
 from tests import harness
 
@@ -172,16 +178,69 @@ def test_a_damaged_checkpoint_and_the_complete_one(refused, copy, damage):
   refused(copy, match=match, steps=4)
 
 
+@trains
+@pytest.mark.xla
+@pytest.mark.parametrize('device', [(), ('--device=cpu',)])
+def test_no_name_of_the_host_is_replaced_twice(
+  run, tmp_path, monkeypatch, device
+):
+  """Otherwise the order of two contexts would decide who is inside whom."""
+  all_of = devices.find  # other tests may have asked JAX for several
+  monkeypatch.setattr(devices, 'find', lambda kind: all_of(kind)[:1])
+  host_patch = mock.patch.object
+  active, replaced = [], set()
+
+  @contextlib.contextmanager
+  def once(target, name, new):
+    assert (target, name) not in active
+    active.append((target, name))
+    replaced.add(name)
+    with host_patch(target, name, new):
+      yield
+    active.remove((target, name))
+
+  monkeypatch.setattr(mock.patch, 'object', once)
+  assert run(tmp_path / 'run', *device) == 0
+  of_way = {'random'} if not device else {'while_loop', 'simd_mesh_impl'}
+  always = {'assign_add', 'CheckpointSaverHook', 'loss_denominator'}
+  assert replaced >= always | of_way
+
+
+@trains
+def test_the_folder_of_a_resumed_run_is_listed_once_before_its_first_step(
+  run, copy, monkeypatch
+):
+  listed = []
+  list_files = folders._files_in  # noqa: SLF001
+
+  def note(path):
+    listed.append(path)
+    return list_files(path)
+
+  monkeypatch.setattr(folders, '_files_in', note)
+
+  def train_model(*_args, **_more):
+    assert listed == [str(copy)]
+
+  monkeypatch.setattr(utils, 'train_model', train_model)
+  assert run(copy, steps=4) == 0
+  assert listed
+
+
+def shown_in(folder, outcome=None):
+  return main.shown(str(folder), outcome or Outcome(), Kept())
+
+
 @pytest.fixture
 def shown(tmp_path, capfd):
   """Runs something; returns what a user has seen of it, and the log."""
 
-  def run_shown(body, error=None):
+  def run_shown(body, error=None, outcome=None):
     with (
       open(2, 'w', closefd=False) as stderr,  # here it is a file of pytest's
       contextlib.redirect_stderr(stderr),
       pytest.raises(error) if error else contextlib.nullcontext() as caught,
-      main.shown(str(tmp_path)),
+      shown_in(tmp_path, outcome),
     ):
       body()
     if error is RunFailed:
@@ -195,13 +254,15 @@ def shown(tmp_path, capfd):
 
 
 def test_the_last_lines_say_what_was_measured_and_written(shown, tmp_path):
+  outcome = Outcome()
+
   def body():
-    outcome.set_result('step 7, loss 2.5 nats/token')
+    outcome.result = 'step 7, loss 2.5 nats/token'
     outcome.add_written('a/outputs.txt-100')
     for number in range(5):
       outcome.add_written(f'b/{number}')
 
-  seen, _ = shown(body)
+  seen, _ = shown(body, outcome=outcome)
   assert seen.splitlines()[2:4] == [
     'Wrote a/outputs.txt-100',
     'Wrote 5 files in b',
@@ -213,13 +274,13 @@ def test_the_last_lines_say_what_was_measured_and_written(shown, tmp_path):
   assert 'Wrote' not in again
 
 
-def test_many_paths_are_few_lines(shown):
-  outcome.clear()
+def test_many_paths_are_few_lines():
+  outcome = Outcome()
   for number in range(9):
     outcome.add_written(f'eval_{number}/metrics.json')
   assert outcome.written()[3:] == [
     'Wrote eval_3/metrics.json',
-    '... and 5 more, beside these',
+    '... and 5 more',
   ]
 
 
@@ -249,7 +310,7 @@ def test_a_log_elsewhere_has_a_name_that_nobody_can_know(elsewhere, tmp_path):
   other.touch()
   (elsewhere / f'synth-mtf-{os.getpid()}.log').symlink_to(other)
   for _ in range(2):
-    with main.shown('gs://bucket/run'):
+    with shown_in('gs://bucket/run'):
       os.write(1, b'said by C++\n')
   assert other.read_bytes() == b''
   logs = [path for path in elsewhere.iterdir() if not path.is_symlink()]
@@ -261,12 +322,12 @@ def test_a_log_elsewhere_without_content_is_removed(elsewhere):
   def fail(error):
     raise error
 
-  with main.shown('gs://bucket/run'):
+  with shown_in('gs://bucket/run'):
     pass
-  with pytest.raises(UserError), main.shown('gs://bucket/run'):
+  with pytest.raises(UserError), shown_in('gs://bucket/run'):
     fail(UserError('another folder'))
   assert not list(elsewhere.iterdir())
-  with pytest.raises(RunFailed) as caught, main.shown('gs://bucket/run'):
+  with pytest.raises(RunFailed) as caught, shown_in('gs://bucket/run'):
     fail(ValueError('unknown'))
   (log,) = elsewhere.iterdir()
   assert str(log) in str(caught.value)
@@ -304,7 +365,7 @@ def test_an_unknown_error_of_a_graph_shows_its_cause(tmp_path):
     pytest.raises(
       RunFailed, match="^UnknownError: KeyError: 'no such row'\nThe "
     ),
-    main.shown(str(tmp_path)),
+    shown_in(tmp_path),
     tf.Graph().as_default(),
     tf.Session() as session,
   ):
@@ -317,7 +378,7 @@ def test_a_long_message_is_shortened(tmp_path):
     pytest.raises(
       RunFailed, match='ValueError: line 0\n(line .\n){4}[.]{3}\nThe'
     ),
-    main.shown(str(tmp_path)),
+    shown_in(tmp_path),
   ):
     raise ValueError('\n'.join(lines))
 

@@ -7,7 +7,7 @@ import pytest
 
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files, model as host_model
-from synth_mtf.run import checks, config
+from synth_mtf.run import checks, config, ways
 from tests import model
 
 LAYOUT = 'batch:batch,d_ff:model,heads:model,vocab:model'
@@ -27,7 +27,7 @@ def check(tiny, shape, batch):
     utils.run.batch_size = {batch!r}
     utils.run.sequence_length = {{'inputs': 16, 'targets': 8}}
   """)
-  checks.check_mesh(config.read('folder'), tiny)
+  checks.check_mesh(config.read('folder'), ways.InSession(), tiny)
 
 
 @pytest.mark.parametrize(
@@ -63,16 +63,13 @@ def test_a_tensor_larger_than_the_memory(tiny, monkeypatch):
   has(embedding - 2)
   with pytest.raises(UserError, match='out of memory: shared/embedding'):
     check(tiny, '', 1)
-  gin.bind_parameter('utils.run.mesh_devices', [REMOTE])
-  check(tiny, '', 1)  # others' memory
 
 
 @pytest.mark.parametrize(
-  'names', [[], [''], ['cpu'], ['CPU:0'], ['/cpu:0', '/device:CPU:0'], [REMOTE]]
+  'names', [[], [''], ['cpu'], ['CPU:0'], ['/cpu:0', '/device:CPU:0']]
 )
-def test_devices_that_are_there(monkeypatch, names):
-  monkeypatch.setenv('TF_CONFIG', '{"cluster": {}}')
-  checks.check_devices(names)
+def test_devices_that_are_there(names):
+  ways.check_devices(names)
 
 
 @pytest.mark.parametrize(
@@ -82,9 +79,9 @@ def test_devices_that_are_there(monkeypatch, names):
     ('gpu:7', "there is no 'gpu:7'. This mach.*synth-mtf doctor"),
     ('grafik', "there is no 'grafik'"),
     ('/replica:0', "there is no '/replica:0'"),
-    (REMOTE, 'needs `synth-mtf cluster`'),
+    (REMOTE, 'of another process.* give --device with --coordinator'),
   ],
 )
 def test_devices_that_are_not(name, message):
   with pytest.raises(UserError, match=message):
-    checks.check_devices(['cpu:0', name])
+    ways.check_devices(['cpu:0', name])

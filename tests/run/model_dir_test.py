@@ -11,16 +11,11 @@ import tensorflow.compat.v1 as tf
 
 from synth_mtf import atomic
 from synth_mtf.checkpoints.files import write
+from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
 from synth_mtf.run import model_dir
 
 DAMAGED = tf.errors.DataLossError(None, None, 'Checksum does not match')
-
-
-@pytest.fixture(autouse=True)
-def _released():
-  yield
-  model_dir.unlock_all()
 
 
 @pytest.mark.parametrize(
@@ -55,7 +50,9 @@ def test_what_is_refused(tmp_path, monkeypatch, name, message):
 def test_what_a_run_cannot_write_to_is_named(tmp_path, name, kind):
   path = tmp_path / name
   path.touch() if kind == 'folder' else path.mkdir()
-  with pytest.raises(UserError, match=f'{name} is no {kind}, which a run'):
+  with pytest.raises(
+    UserError, match=f'{name} is not a {kind}, as which a run'
+  ):
     model_dir.check(str(tmp_path))
 
 
@@ -76,9 +73,10 @@ def test_a_refused_run_leaves_no_new_folder(tmp_path, name, files, is_kept):
     for file in files:
       (folder / file).parent.mkdir(exist_ok=True)
       (folder / file).touch()
-    if model_dir.LOCK not in files:
-      model_dir.lock(str(folder))
-    model_dir.check('')
+    if model_dir.LOCK in files:
+      model_dir.check('')
+    with model_dir.locked(str(folder)):
+      model_dir.check('')
   found = set(folder.rglob('*'))
   assert found >= {folder / file for file in files} if is_kept else not found
 
@@ -114,15 +112,18 @@ def locked(folder):
 
 def test_the_lock_is_held_until_it_is_released(tmp_path):
   (tmp_path / model_dir.LOCK).write_text('process 123456789 on a machine' * 9)
-  model_dir.lock(str(tmp_path))
-  model_dir.lock(f'{tmp_path}/.')  # the same run in the same folder
-  assert locked(tmp_path)
-  (line,) = (tmp_path / model_dir.LOCK).read_text().splitlines()
-  assert line.startswith(f'process {os.getpid()} on ')
-  model_dir.unlock_all()
-  assert not locked(tmp_path)
-  model_dir.lock(str(tmp_path))
-  assert locked(tmp_path)
+  for _ in range(2):
+    with model_dir.locked(str(tmp_path)) as is_locked:
+      assert is_locked and locked(tmp_path)
+      (line,) = (tmp_path / model_dir.LOCK).read_text().splitlines()
+      assert line.startswith(f'process {os.getpid()} on ')
+    assert not locked(tmp_path)
+
+
+def test_a_lock_that_a_refused_run_made_goes_with_it(tmp_path):
+  with pytest.raises(UserError), model_dir.locked(str(tmp_path)):
+    model_dir.check('')
+  assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize(
@@ -136,9 +137,11 @@ def test_a_link_is_not_written_through(tmp_path, name):
   model_dir.check(str(folder))
   (folder / name).parent.mkdir(exist_ok=True)
   (folder / name).symlink_to(tmp_path / 'victim')
-  for function in (model_dir.check, model_dir.lock):
-    with pytest.raises(UserError, match=f'{name} is a link to .*victim'):
-      function(str(folder))
+  refused = pytest.raises(UserError, match=f'{name} is a link to .*victim')
+  with refused:
+    model_dir.check(str(folder))
+  with refused, model_dir.locked(str(folder)):
+    pass
   assert (tmp_path / 'victim').read_text() == 'precious'
 
 
@@ -147,22 +150,30 @@ def test_only_the_holder_of_the_lock_clears(tmp_path):
   left.touch()
   with open(tmp_path / model_dir.LOCK, 'w') as other:
     fcntl.flock(other, fcntl.LOCK_EX)
-    with pytest.raises(UserError, match='another run'):
-      model_dir.lock_to_train(str(tmp_path))
+    refused = pytest.raises(UserError, match='another run')
+    with refused, model_dir.locked(str(tmp_path)):
+      pass
   assert left.exists()
-  model_dir.lock_to_train(str(tmp_path))
-  assert not left.exists()
+  with model_dir.locked(str(tmp_path)):
+    folder = Folder(str(tmp_path))
+    assert folder.unfinished
+    model_dir.clear(folder)
+  assert not left.exists() and not folder.unfinished
 
 
 def test_a_second_run_is_refused(tmp_path):
   with open(tmp_path / model_dir.LOCK, 'w') as other:
     fcntl.flock(other, fcntl.LOCK_EX)
     print('process 7 on some machine', file=other, flush=True)
-    with pytest.raises(
-      UserError, match=r'another run is training in .* \(process 7 on some'
+    with (
+      pytest.raises(
+        UserError, match=r'another run is training in .* \(process 7 on some'
+      ),
+      model_dir.locked(str(tmp_path)),
     ):
-      model_dir.lock(str(tmp_path))
-  model_dir.lock(str(tmp_path))
+      pass
+  with model_dir.locked(str(tmp_path)):
+    pass
 
 
 @pytest.mark.parametrize(
@@ -184,7 +195,8 @@ def test_a_bucket_is_written_through_tensorflow():
   """`ram://` stands for any scheme of its file systems."""
   model_dir.check('ram://bucket/run')
   assert tf.io.gfile.listdir('ram://bucket/run') == []
-  model_dir.lock('ram://bucket/run')  # there are no locks
+  with model_dir.locked('ram://bucket/run') as is_locked:
+    assert not is_locked
 
 
 def truncate(checkpoint):

@@ -142,6 +142,16 @@ def test_duration(seconds, text):
   assert duration(seconds) == text
 
 
+@pytest.mark.parametrize(
+  'encoding, written', [('ascii', b'\\xe7\\u20ac'), ('latin-1', b'\xe7\\u20ac')]
+)
+def test_letters_that_a_stream_does_not_have(encoding, written):
+  stream = io.TextIOWrapper(io.BytesIO(), encoding)
+  output.Printable(stream).write('\u00e7\u20ac')
+  stream.flush()
+  assert stream.buffer.getvalue() == written
+
+
 def test_control_characters_are_shown():
   stream = io.StringIO()
   print('a\x1b[2Jb\x9bc\rd\x07\te', file=output.Printable(stream))
@@ -202,11 +212,12 @@ def test_what_a_full_disk_did_not_take_is_not_shown():
 
 
 def test_what_was_said_before_there_was_a_log_begins_it(tmp_path, capfd):
-  with output.kept():
+  printed = output.Kept()
+  with output.kept(printed):
     os.write(1, b'early\n')
   log = tmp_path / 'log'
   log.write_text('of another run\n')
-  with pytest.raises(ValueError), output.to_log(str(log)):
+  with pytest.raises(ValueError), output.to_log(str(log), printed):
     assert output.console_beside_log() is output.console()
     os.write(1, b'late\n')
     int('no number')

@@ -53,7 +53,6 @@ def test_is_command(monkeypatch, program, is_command):
   [
     'doctor --vocabulary=bytes',
     'transformer --model_dir=my_run',
-    'cluster --hosts=localhost:0 --task=0 -- --model_dir=my_run',
   ],
 )
 def test_tensorflow_and_absl_print_nothing(tmp_path, words):

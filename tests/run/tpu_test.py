@@ -176,7 +176,7 @@ def test_a_run_is_refused_before_its_model_is_built(
   refused, tmp_path, monkeypatch, server, address, message
 ):
   monkeypatch.setattr(
-    'synth_mtf.run.checks.build', lambda _: pytest.fail('it was built')
+    'synth_mtf.run.checks.build', lambda *_: pytest.fail('it was built')
   )
   new = tmp_path / 'new'
   refused(new, f'--tpu={address.format(server=server)}', match=message)

@@ -17,8 +17,9 @@ from mesh_tensorflow.transformer import transformer
 from synth_mtf.checkpoints.folder import Folder, step_of
 from synth_mtf.errors import UserError
 from synth_mtf.host import events, losses, patches
-from synth_mtf.pjrt import hosts
-from synth_mtf.run import hooks, outcome, training
+from synth_mtf.pjrt.hosts import Hosts
+from synth_mtf.run import current, hooks, training
+from synth_mtf.run.outcome import Outcome
 from synth_mtf.run.output import Console
 
 
@@ -26,7 +27,6 @@ from synth_mtf.run.output import Console
 def no_rest(monkeypatch):
   """A saving that takes long is no reason to wait here."""
   monkeypatch.setattr(hooks, '_MAX_SAVING_SHARE', 1e9)
-  outcome.clear()
 
 
 def starting_at(step):
@@ -37,10 +37,14 @@ def starting_at(step):
   )
 
 
-def shown_by(model_dir='', total=20, stop=lambda: None, stream=None):
+def shown_by(
+  model_dir='', total=20, stop=lambda: None, stream=None, outcome=None
+):
   console = Console(stream or io.StringIO())
   console.start('train')
-  return hooks.TrainingHook(str(model_dir), total, console, stop)
+  return hooks.TrainingHook(
+    str(model_dir), total, console, stop, Hosts(), outcome or Outcome()
+  )
 
 
 @pytest.mark.parametrize('total', [11, 20])
@@ -60,7 +64,8 @@ def test_losses_are_means_since_the_last_line_or_of_the_last_steps(
     with tf.control_dependencies([loss]):
       train = tf.assign_add(step, 1)
     monkeypatch.setattr(time, 'monotonic', lambda: now[0])
-    hook = shown_by(tmp_path, total=total, stream=stream)
+    outcome = Outcome()
+    hook = shown_by(tmp_path, total=total, stream=stream, outcome=outcome)
     with tf.train.SingularMonitoredSession([hook], scaffold) as session:
       for _ in range(4):
         session.run(train)
@@ -75,7 +80,7 @@ def test_losses_are_means_since_the_last_line_or_of_the_last_steps(
     + f'  {round((total - 11) / 1.5)} s left' * (total > 11),
   ]
   assert events.read(str(tmp_path)) == {'loss': {11: 10.0}}
-  assert outcome.result() == "step 11, T5's loss 9.000"
+  assert outcome.result == "step 11, T5's loss 9.000"
   assert outcome.written()[-1] == f'Wrote {tmp_path}/model.ckpt-11'
 
 
@@ -250,7 +255,7 @@ def train(
   """
   there = []
   hosts_own = tf.train.CheckpointSaverHook
-  saver = type('Saver', (hooks.Saver,), {'seconds': seconds})
+  saver = type('Saver', (hooks.Saver,), {'hosts': Hosts(), 'seconds': seconds})
   with tf.Graph().as_default(), patches.savers_are(saver):
     step = tf.train.get_or_create_global_step()
     weight = tf.get_variable('w', [], initializer=tf.ones_initializer())
@@ -439,9 +444,9 @@ def _one_weight(features, labels, mode, config):
 @pytest.mark.parametrize(
   'asks, status',
   [
-    (lambda: os.kill(os.getpid(), signal.SIGINT), 130),
-    (lambda: os.kill(os.getpid(), signal.SIGTERM), 143),
-    (hosts.stop.ask, 143),  # the wish of another host
+    (lambda _: os.kill(os.getpid(), signal.SIGINT), 130),
+    (lambda _: os.kill(os.getpid(), signal.SIGTERM), 143),
+    (lambda hosts: hosts.stop.ask(), 143),  # the wish of another host
   ],
   ids=['SIGINT', 'SIGTERM', 'another host'],
 )
@@ -449,11 +454,12 @@ def test_a_stopped_run_exits_with_the_status_of_its_signal(
   tmp_path, capsys, asks, status
 ):
   estimator = tf.estimator.Estimator(_one_weight, str(tmp_path))
+  hosts = current.run().way.hosts  # a thread would find another run
 
   def rows():
     for number in range(1000):
       if number == 3:
-        asks()
+        asks(hosts)
       yield {'targets': np.ones([4], np.float32)}
 
   def dataset(sequence_length, vocabulary, dataset_split):

@@ -327,7 +327,7 @@ def test_what_is_no_cache_is_left_alone(data_dir, out, kind, message):
   elif kind == 'link':
     folder.symlink_to(folder)
   else:
-    (folder / '.a.partial').mkdir(parents=True)
+    (folder / 'a.partial').mkdir(parents=True)
   status, _, err = cache(out, task=RTE)
   assert status == 2 and RTE in err and message in err, err
   assert os.path.lexists(folder)

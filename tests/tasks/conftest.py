@@ -8,8 +8,7 @@ import gin
 import pytest
 import tensorflow_datasets as tfds
 
-from benchmarks import tfds_samples
-from tests.tasks import comparison
+from tests.tasks import comparison, tfds_samples
 from tests.tasks.folder import write
 
 # Without the sets for tests only, and WSC before TFDS corrected it.

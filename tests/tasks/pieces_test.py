@@ -55,7 +55,7 @@ def test_sentinels_inside_are_not_doubled(model, tmp_path, form, count):
   [
     (lambda m: add(m, range(100)), 'its 100 sentinels begin with <extra_id_0>'),
     (lambda m: add(m, range(99, 0, -1)), 'its 99 sentinels begin with'),
-    (lambda m: add(m, reversed(range(50))), 'has 50 sentinels of its own; T5'),
+    (lambda m: add(m, reversed(range(50))), 'has 50 sentinels; T5'),
     (lambda m: add(m, [1, 0], 'x<extra_id_{}>'), None),
     (
       lambda m: (add(m, reversed(range(100))), m.pieces.add(piece='zz')),

@@ -13,11 +13,11 @@ import pytest
 import seqio
 import tensorflow.compat.v1 as tf
 
-from synth_mtf import tasks
+from synth_mtf import filesystem, tasks
 from synth_mtf.cli.data import print_odd
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import cached
-from synth_mtf.tasks.files import index, source, storage
+from synth_mtf.tasks.files import index, source
 from synth_mtf.tasks.glue import GlueReader
 from tests.cli import command
 from tests.tasks import folder
@@ -131,8 +131,8 @@ def test_large_text_is_not_counted(data_dir, monkeypatch):
 def test_rows_are_counted_once_until_the_file_changes(data_dir, monkeypatch):
   folder.write_cola(data_dir, 300)
   task = tasks.get(folder.COLA)
-  find = unittest.mock.Mock(wraps=storage.find)
-  monkeypatch.setattr(storage, 'find', find)
+  find = unittest.mock.Mock(wraps=filesystem.find)
+  monkeypatch.setattr(filesystem, 'find', find)
   index.of_states.cache_clear()
   task.get_dataset({'inputs': 9, 'targets': 9}, 'train')
   assert index.of_states.cache_info().misses == 1

@@ -8,9 +8,9 @@ import gin
 import pytest
 import tensorflow.compat.v2 as tf
 
-from synth_mtf import tasks
+from synth_mtf import filesystem, tasks
 from synth_mtf.errors import UserError
-from synth_mtf.tasks.files import storage
+from synth_mtf.tasks.files import formats
 from tests.tasks import folder
 from tests.tasks.rows import run
 
@@ -18,16 +18,16 @@ from tests.tasks.rows import run
 def test_patterns_find_files_in_any_folder(tmp_path):
   for name in ('a.txt', 'b/c.txt', 'b/[d]/e.txt', 'b/f.md'):
     folder.write(tmp_path / 'x' / name, b'')
-  paths = storage.find(str(tmp_path), 'x/**/*.txt')
+  paths = filesystem.find(str(tmp_path), 'x/**/*.txt')
   names = [pathlib.Path(p).relative_to(tmp_path).as_posix() for p in paths]
   assert names == ['x/a.txt', 'x/b/[d]/e.txt', 'x/b/c.txt']
   for pattern in ('x/*.txt', f'{tmp_path}/x/*.txt'):
-    assert storage.find(str(tmp_path), pattern) == [f'{tmp_path}/x/a.txt']
-  assert storage.find(str(tmp_path), 'x/b/') == [f'{tmp_path}/x/b/']
+    assert filesystem.find(str(tmp_path), pattern) == [f'{tmp_path}/x/a.txt']
+  assert filesystem.find(str(tmp_path), 'x/b/') == [f'{tmp_path}/x/b/']
   for absent in ('absent/**/*.txt', 'x/b.txt', 'x/c/', 'y/c/'):
-    assert not storage.find(str(tmp_path), absent)
+    assert not filesystem.find(str(tmp_path), absent)
   with pytest.raises(UserError, match='x/b is a folder; expected a regular'):
-    storage.find(str(tmp_path), 'x/b')
+    filesystem.find(str(tmp_path), 'x/b')
 
 
 def test_loops_of_links_bring_each_text_once(data_dir):
@@ -40,7 +40,7 @@ def test_loops_of_links_bring_each_text_once(data_dir):
   (corpus / 'more').symlink_to(data_dir / 'elsewhere')
   (data_dir / 'elsewhere/back').symlink_to(corpus)
   (corpus / 'again.txt').symlink_to(corpus / 'books/a.txt')
-  assert storage.find(str(data_dir), 'corpus/**/*.txt') == [
+  assert filesystem.find(str(data_dir), 'corpus/**/*.txt') == [
     str(corpus / 'books/a.txt'),
     str(corpus / 'more/b.txt'),
   ]
@@ -90,14 +90,14 @@ def test_lines_and_their_number(tmp_path, name, remote):
   data = b''.join(lines)
   path = f'ram://{tmp_path}/{name}' if remote else f'{tmp_path}/{name}'
   with tf.io.gfile.GFile(path, 'wb') as stream:
-    stream.write(gzip.compress(data) if storage.is_gzip(path) else data)
-  with storage.reading(path) as stream:
+    stream.write(gzip.compress(data) if filesystem.is_gzip(path) else data)
+  with filesystem.reading(path) as stream:
     assert list(stream) == lines
-  with storage.reading(path) as stream:
+  with filesystem.reading(path) as stream:
     stream.seek(5)
     assert stream.readline() == lines[2]
   for i in range(len(lines)):
-    assert storage.lines_before(path, len(b''.join(lines[:i]))) == i
+    assert formats.lines_before(path, len(b''.join(lines[:i]))) == i
 
 
 def test_remote_files_are_read_like_local_ones(data_dir, monkeypatch, tmp_path):
@@ -115,13 +115,51 @@ def test_remote_files_are_read_like_local_ones(data_dir, monkeypatch, tmp_path):
   assert sorted(folder.texts()) == [b'Another text.', b'One text.']
 
 
+def test_litter_is_no_text(data_dir):
+  """What Jupyter, git and an archive from macOS leave."""
+  folder.write(data_dir / 'corpus/a.txt', b'A text.\n')
+  for name in ('.ipynb_checkpoints/a-checkpoint.txt', '.git/description.txt'):
+    folder.write(data_dir / 'corpus' / name, b'Another.\n')
+  assert folder.texts() == [b'A text.']
+  for name in ('neg/._0_1.txt', 'neg/__MACOSX/0.txt', '._pos'):
+    folder.write(data_dir / 'aclImdb/train' / name, b'\xb0')
+  folder.write(data_dir / 'aclImdb/train/neg/0_1.txt', b'Bad.')
+  folder.write(data_dir / 'aclImdb/train/pos/0_9.txt', b'Good.')
+  assert tasks.check(['synth_imdb_reviews'], ['train']) == []
+
+
+def test_blank_lines_between_texts(data_dir):
+  data = b'{"text": "One."}\n\n{"text": "Two."}\n  \n'
+  path = folder.write(data_dir / 'corpus/a.jsonl', data)
+  (note,) = tasks.check([folder.TEXT], ['train'])
+  assert note.startswith(f'{path}:2: a blank line; skipped (2 of 4 rows')
+  assert sorted(folder.texts()) == [b'One.', b'Two.']
+
+
+def test_a_line_that_is_too_long_for_a_row(data_dir, monkeypatch):
+  monkeypatch.setattr(formats, '_MOST_ROW_BYTES', 100)
+  for name in ('corpus/a.txt', 'corpus/b.jsonl', 'glue/CoLA/train.tsv'):
+    path = folder.write(data_dir / name, b'x\t1\t\t' + b'a' * 100)
+    task = folder.TEXT if 'corpus' in name else folder.COLA
+    with pytest.raises(UserError, match=f'{path}:1: a line of 100 bytes or mo'):
+      tasks.check([task], ['train'])
+    path.unlink()
+
+
+def test_what_is_there_in_the_place_of_a_file(data_dir):
+  folder.write(data_dir / 'glue/cola/train.tsv', b'x\t1\t\tA sentence.\n')
+  found = f'; there is {data_dir}/glue/cola. Put it there, or set '
+  with pytest.raises(UserError, match=found):
+    tasks.check([folder.COLA], ['train'])
+
+
 def test_what_cannot_be_read_is_named(data_dir):
   path = str(data_dir / 'absent.txt')
   cannot = pytest.raises(UserError, match='absent.txt cannot be read')
-  with cannot, storage.reading(path):
+  with cannot, filesystem.reading(path):
     pass
   with cannot:
-    storage.state([path])
+    filesystem.state([path])
   lines = b'\n\n'.join(b'Some text, number %d.' % i for i in range(20_000))
   packed = gzip.compress(lines, compresslevel=1)
   for damaged in (

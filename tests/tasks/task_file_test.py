@@ -5,6 +5,7 @@ import csv
 import gzip
 import io
 import json
+import os
 import re
 
 import gin
@@ -136,6 +137,7 @@ def test_rates_are_shares_whatever_the_sizes(file):
     ('{premise}', '{premise', ":3: unmatched '{'"),
     ("'{label}'", 'label', ":4: no column in 'label'; .* as '{sentence}'"),
     ('dev.jsonl', 'no.jsonl', ':2: .*no.jsonl does not exist'),
+    ('dev.jsonl', 'Dev.json', ':2: .*Dev.json does .*there is .*dev.jsonl'),
     ('inputs:', 'name:', ":1: 'name' appears twice"),
     ('{syn', '{nli: 1, nli: 2, syn', ":7: 'nli' appears twice"),
     ('{synth_glue: 3, nli: 1}', '{}', ':7: the mixture half without parts'),
@@ -157,6 +159,13 @@ def test_a_fault_has_a_line_and_nothing_is_registered(file, old, new, message):
     with pytest.raises(UserError, match=f'^{file}{message}'):
       lookup('nli')
   assert 'nli' not in seqio.TaskRegistry.names()
+
+
+def test_a_large_task_file_is_refused_at_once(file):
+  """8 GB would not fit in memory; YAML of a megabyte takes many seconds."""
+  os.truncate(file, 8 << 30)
+  with pytest.raises(UserError, match='8,589,934,592 bytes .*1,048,576 at mos'):
+    tasks.get('nli')
 
 
 @pytest.mark.parametrize(
@@ -231,6 +240,54 @@ def test_what_csv_writes_is_read(file, name, delimiter, end, quoting):
   data = ('\ufeff' + text.getvalue()).encode()
   inputs, _ = examples(file, name, data, 'quotes: csv')  # in several parts
   assert inputs == [NLI(*row) for row in ROWS * 40]
+
+
+@pytest.mark.parametrize(
+  'name, blank, row',
+  [
+    ('d.csv', b'\n  \n', b'a,b,y\n'),
+    ('d.tsv', b'\n\t \n', b'a\tb\ty\n'),
+    (
+      'd.jsonl',
+      b'\n  \n',
+      b'{"premise": "a", "hypothesis": "b", "label": "y"}',
+    ),
+  ],
+)
+@pytest.mark.parametrize('end', [b'\n', b'\r\n'])
+@pytest.mark.parametrize('mark', [b'', b'\xef\xbb\xbf'])
+def test_blank_lines_are_skipped(file, name, blank, row, end, mark):
+  """And reported; CR LF and a byte order mark are read without a word."""
+  delimiter = b',' if name == 'd.csv' else b'\t'
+  header = delimiter.join([b'premise', b'hypothesis', b'label']) + b'\n'
+  data = (b'' if name == 'd.jsonl' else header) + row.rstrip() + b'\n'
+  whole = mark + (data + row.rstrip() + b'\n').replace(b'\n', end)
+  assert examples(file, name, whole) == ([NLI('a', 'b')] * 2, [])
+  parted = mark + (data + blank + row).replace(b'\n', end)
+  inputs, (note,) = examples(file, name, parted)
+  assert inputs == [NLI('a', 'b')] * 2
+  assert re.search(f'{name}:[23]: a blank line; skipped .2 of 4 rows', note)
+
+
+@pytest.mark.parametrize(
+  'name, row',
+  [
+    ('d.csv', 'premise,hypothesis,label\n{},b,{}\n'),
+    ('d.tsv', 'premise\thypothesis\tlabel\n{}\tb\t{}\n'),
+    ('d.jsonl', '{{"premise": "{}", "hypothesis": "b", "label": "{}"}}\n'),
+  ],
+)
+def test_empty_cells(file, name, row):
+  """Without a target, there is nothing to learn; others may be empty."""
+  task = FILE.replace('labels:', '#').replace('data/dev.jsonl', name)
+  write(file, task.encode())
+  for target in ('', ' '):
+    write(file.parent / name, row.format('a', target).encode())
+    with pytest.raises(UserError, match='[12]: an empty target; expected a te'):
+      tasks.check(['nli'], ['validation'])
+  inputs, (note,) = examples(file, name, row.format('', 'y').encode())
+  assert inputs == [NLI('', 'b')]
+  assert "an empty 'premise'; kept" in note
 
 
 def test_quotes_of_csv_in_tsv_are_reported(file):

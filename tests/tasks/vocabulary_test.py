@@ -67,6 +67,14 @@ def test_other_ids_than_t5s_are_refused(ids, found, tmp_path, monkeypatch):
     vocabulary.load(str(model))
 
 
+def test_long_texts_take_part(tmp_path):
+  """SentencePiece would leave out a line of more than 16,384 bytes."""
+  long = ['zebrafish quiz ' * 3000, '\u00fc' * 20_000]
+  vocabulary.train([*_TEXTS, *long], tmp_path / 'long.model', 60)
+  loaded = vocabulary.load(str(tmp_path / 'long.model'))
+  assert loaded.unk_id not in loaded.encode('zebrafish quiz \u00fc')
+
+
 def test_default_is_t5s_model_in_its_bucket(monkeypatch):
   monkeypatch.delenv('SYNTH_MTF_VOCABULARY')
   resolved = tasks.VOCABULARY.resolved
@@ -96,7 +104,7 @@ def test_what_is_no_vocabulary_is_named(tmp_path, content):
 def test_a_pointer_of_git_lfs_is_none(tmp_path):
   path = tmp_path / 'a.model'
   path.write_text('version https://git-lfs.github.com/spec/v1\noid sha256:46')
-  with pytest.raises(UserError, match='it is a pointer of Git LFS'):
+  with pytest.raises(UserError, match='is a pointer of Git LFS'):
     vocabulary.load(str(path))
 
 

@@ -1,8 +1,6 @@
 """Layouts name slices that can be had, and the compiler knows them."""
 
 import pathlib
-import re
-import sys
 
 import gin
 import pytest
@@ -14,13 +12,15 @@ import synth_mtf
 from synth_mtf.cost import cost_of_files
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
-from synth_mtf.pjrt.tpu_compiler import SLICES
-from tests.checkout import CHECKOUT, run
+from synth_mtf.pjrt import fitting
+from synth_mtf.pjrt.compiler import SLICES
+from tests.checkout import CHECKOUT
+from tests.pjrt.setting import Setting
 
 LAYOUTS = pathlib.Path(synth_mtf.gin_path(), 'layouts')
 # Files that are no slice of a fixed size.
 OTHERS = {'data_parallel', 'model_parallel', 'pod'}
-COMPILER = CHECKOUT / '.venv-tpu-compiler' / 'bin' / 'python'
+COMPILER = CHECKOUT / fitting.COMPILER
 
 
 def mesh_of(*files, bindings=()):
@@ -77,16 +77,14 @@ def test_a_pod_needs_a_size():
 @pytest.mark.slow  # compiles a TPU program
 @pytest.mark.tpu_proof
 @pytest.mark.xla
-@pytest.mark.skipif(not COMPILER.exists(), reason='made by make tpu-compile')
+@pytest.mark.skipif(
+  not COMPILER.exists(), reason='docs/scaling.md says how to install it'
+)
 @pytest.mark.parametrize('name', SLICES)
-def test_the_compiler_takes_the_program_of_a_slice(name, tmp_path):
-  """Each in two processes: this one builds graphs of TensorFlow 1."""
+def test_the_compiler_takes_the_program_of_a_slice(name):
   with cores_per_chip(name):
     mesh = mesh_text(mesh_of(name))
-  words = '--slice', name, '--mesh', mesh, '--layers', '1', '--tiny'
-  run(sys.executable, '-m', 'tests.tpu.lower', *words, tmp_path, 'random')
-  done = run(
-    *(sys.executable, '-m', 'tests.tpu.compile'),
-    *('--slice', name, tmp_path, 'random'),
-  )
-  assert re.search(r'^\| random \| 0\.\d \| 0\.\d\d \|', done.stdout, re.M)
+  setting = Setting('random', mesh=mesh)
+  setting.parse()
+  fit = fitting.on_slice(setting.step().lower(), name, str(COMPILER))
+  assert fit.cost and fit.cost.flops > 0

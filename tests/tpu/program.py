@@ -1,7 +1,9 @@
-"""The training, evaluation and inference programs of a TPU, built on a CPU.
+"""The programs of `--tpu=local`, built on a CPU.
 
-The graph is the real one: T5's model function, SimdMeshImpl and tpu.replicate,
-over the topology of a 2x2 slice with two cores a chip.
+The graph is the one for TensorFlow's stream executor: T5's model function,
+SimdMeshImpl and tpu.replicate, over the topology of a 2x2 slice. `tests/pjrt`
+compares what programs compute: they have the same layers and layouts, and
+our code asks a mesh for nothing that depends on the order of its cores.
 """
 
 import collections
@@ -10,20 +12,14 @@ import dataclasses
 import functools
 import itertools
 import random
-import tempfile
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-import gin
-import mesh_tensorflow as mtf
 import numpy as np
-import numpy.typing as npt
 import t5.models.mesh_transformer  # noqa: F401 (registers gin names)
 import tensorflow.compat.v1 as tf
 from absl import flags
-from mesh_tensorflow import optimize
-from mesh_tensorflow.transformer import utils
 from tensorflow.python.compiler.xla import xla
 from tensorflow.python.framework import kernels
 from tensorflow.python.tpu import (
@@ -32,42 +28,9 @@ from tensorflow.python.tpu import (
   tpu,
 )
 
-from synth_mtf.host import gin_files, tpu_runtime
-
-CORES = 8
-LAYOUT = (
-  'ensemble:ensemble,batch:batch,d_ff:model,heads:model,vocab:model,'
-  'experts:batch'
-)
-
-
-class Size(NamedTuple):
-  d_model: int
-  d_ff: int
-  num_heads: int
-  d_kv: int
-  vocab: int
-  batch: int
-  inputs: int
-  targets: int
-
-
-# One block of each stack of T5 (Base), for programs that are only built.
-BASE = Size(768, 3072, 12, 64, 32128, 32, 512, 114)
-# For programs that are executed.
-TINY = Size(16, 32, 4, 4, 64, 8, 16, 8)
-# Some runs require one.
-_ANY_CHECKPOINT = "utils.run.init_checkpoint = 'any'"
-
-
-def shipped(run: str) -> tuple[Mapping[str, int], bool]:
-  """The lengths of a file of gin/runs, and whether it packs its rows."""
-  gin_files.parse([f'runs/{run}.gin'], [_ANY_CHECKPOINT])
-  return (
-    gin.query_parameter('utils.run.sequence_length'),
-    gin.get_bindings('mesh_train_dataset_fn').get('pack', True),  # T5's own
-  )
-
+from synth_mtf.host import tpu_runtime
+from synth_mtf.pjrt import lowering
+from tests.pjrt.setting import Setting
 
 # Operations that XLA supports on a TPU but not on a CPU.
 _TPU_OPS = {
@@ -80,88 +43,7 @@ _TPU_OPS = {
 _FOLDED = {'BroadcastGradientArgs'}
 _FORBIDDEN = (tf.float64, tf.complex128, tf.string)
 _HOST = '/job:worker/task:0/device:CPU:0'
-
-
-@dataclasses.dataclass(frozen=True)
-class Setting:
-  """A program to build."""
-
-  variant: str | None  # None: T5 itself
-  mode: str = 'train'  # or 'eval', 'infer'
-  mesh: str = 'batch:4,model:2'
-  packed: bool = False  # whether rows hold several sequences (train only)
-  bindings: Sequence[str] = ()
-  activations: str = 'bfloat16'
-  learning_rate: float | None = None  # of plain SGD; None: Adafactor
-  size: Size = BASE
-  layout: str = LAYOUT
-  run: str | None = None  # a file of gin/runs, for all other settings
-
-  @property
-  def lengths(self) -> dict[str, int]:
-    return {'inputs': self.size.inputs, 'targets': self.size.targets}
-
-  def parse(self) -> None:
-    files = {'variants': self.variant, 'runs': self.run}
-    gin_files.parse(
-      ['sizes/tiny.gin', *(f'{f}/{n}.gin' for f, n in files.items() if n)],
-      [
-        _ANY_CHECKPOINT,
-        *(f'{name} = {getattr(self.size, name)}' for name in Size._fields[:4]),
-        'num_layers = 1',
-        f'Unitransformer.max_length = {self.size.inputs}',
-        f'Bitransformer.decode.max_decode_length = {self.size.targets}',
-        f'mesh_train_dataset_fn.pack = {self.packed}',
-        f"utils.get_variable_dtype.activation_dtype = '{self.activations}'",
-        *self.bindings,
-      ],
-    )
-
-  def model_fn(self) -> Callable[..., tf.estimator.EstimatorSpec]:
-    """The host's model function for the setting that is bound in gin."""
-    vocab = self.size.vocab
-    mesh_shape = mtf.convert_to_shape(self.mesh)
-    layout = mtf.convert_to_layout_rules(self.layout)
-    settings = gin.get_bindings('utils.run', resolve_references=False)
-    return utils.tpu_estimator_model_fn(
-      'bitransformer',
-      utils.build_model('bitransformer', vocab, vocab, layout, mesh_shape),
-      types.SimpleNamespace(vocab_size=vocab),
-      tempfile.gettempdir(),
-      use_tpu='here in name only',
-      mesh_shape=mesh_shape,
-      layout_rules=layout,
-      batch_size=self.size.batch,
-      sequence_length=self.lengths,
-      autostack=True,
-      keep_checkpoint_max=1,
-      save_checkpoints_steps=10**9,
-      learning_rate_schedule=self.learning_rate or 0.01,
-      optimizer=optimize.SgdOptimizer
-      if self.learning_rate
-      else optimize.AdafactorOptimizer,
-      variable_filter=settings.get('variable_filter'),
-      mesh_devices=[''],
-    )
-
-  def features(self) -> dict[str, npt.NDArray[np.int32]]:
-    """Token ids, and segments where rows are packed."""
-    rng = np.random.RandomState(0)
-    features = {}
-    for name, length in self.lengths.items():
-      if self.mode == 'infer' and name == 'targets':
-        continue
-      shape = [self.size.batch, length]
-      ids = rng.randint(2, self.size.vocab, shape).astype(np.int32)
-      ids[:, -2:] = 0
-      features[name] = ids
-      if self.packed:
-        at = np.arange(length, dtype=np.int32)
-        segment = (1 + (at >= length // 2)) * (ids != 0)
-        features[f'{name}_segmentation'] = segment.astype(np.int32)
-        position = np.broadcast_to(at % (length // 2), shape)
-        features[f'{name}_position'] = position
-    return features
+_CHIPS = 2, 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,16 +51,7 @@ class Program:
   """A program for TPU cores."""
 
   graph: tf.Graph
-  spec: tf.estimator.EstimatorSpec  # the result of the host's model function
-  features: dict[str, npt.NDArray[np.int32]]
-
-  @property
-  def lowering(self) -> mtf.Lowering:
-    spec = self.spec
-    kinds = spec.training_hooks, spec.evaluation_hooks, spec.prediction_hooks
-    hooks = [hook for hooks in kinds for hook in hooks or ()]
-    (hook,) = [h for h in hooks if isinstance(h, mtf.MtfRestoreHook)]
-    return hook._lowering  # noqa: SLF001  the host hides it
+  spec: Any  # the result of the host's model function
 
   @property
   def operations(self) -> list[tf.Operation]:
@@ -189,7 +62,8 @@ class Program:
   def duplication(self) -> float:
     """How often the mesh computes each product on average; 1 is ideal."""
     total: collections.Counter[str] = collections.Counter()
-    for key, value in self.lowering._counters:  # noqa: SLF001  nor shows them
+    lowered = lowering.host_lowering(self.spec)
+    for key, value in lowered._counters:  # noqa: SLF001  the host hides them
       total[key] += value
     return total['einsum'] / total['einsum_unique']
 
@@ -197,14 +71,12 @@ class Program:
     return sorted({x for op in self.operations for x in faults_of(op)})
 
 
-def build(
-  setting: Setting, cores: int = 2, chips: tuple[int, int] = (2, 2)
-) -> Program:
+def build(setting: Setting, cores: int = 2) -> Program:
   """Builds a program for a slice with so many logical cores a chip."""
   if not flags.FLAGS.is_parsed():
     flags.FLAGS.mark_as_parsed()  # the host reads them
   setting.parse()
-  width, height = chips
+  width, height = _CHIPS
   replicas = width * height * cores
   assignment = assignments.device_assignment(
     topologies.Topology(
@@ -223,55 +95,32 @@ def build(
     device_assignment=assignment,
     tpu_host_placement_function=lambda host_id: _HOST,
   )
-  features = setting.features()
+  shapes = setting.shapes()
   specs = []
   with tf.Graph().as_default() as graph:
-    tf.set_random_seed(1)
     random.seed(1)  # Mesh-TensorFlow seeds its operations from it
     tf.train.create_global_step()
     model_fn = setting.model_fn()
-    names = sorted(features)
     with tf.device(_HOST):
       inputs = [
-        tf.placeholder(tf.int32, features[n].shape, name=f'feature_{n}')
-        for n in names
+        tf.placeholder(tf.int32, shape, name=f'feature_{name}')
+        for name, shape in shapes.items()
       ]
 
     def computation(*values: tf.Tensor) -> Any:
-      spec = model_fn(
-        dict(zip(names, values, strict=True)),
-        None,
-        setting.mode,
-        {'context': context},
-      )
+      features = dict(zip(shapes, values, strict=True))
+      spec = model_fn(features, None, setting.mode, {'context': context})
       specs.append(spec)
-      if setting.mode == 'train':
-        with tf.control_dependencies([spec.train_op]):
-          return tf.identity(spec.loss)
-      if setting.mode == 'eval':
-        return [spec.loss, *spec.eval_metrics[1]]
-      return [spec.predictions[key] for key in sorted(spec.predictions)]
+      with tf.control_dependencies(lowering.updates(spec)):
+        return [tf.identity(x) for x in lowering.results(spec)]
 
-    with tf.variable_scope('', use_resource=True), _numbered_cores(replicas):
+    with tf.variable_scope('', use_resource=True):
       tpu.replicate(
         computation,
         inputs=[list(inputs) for _ in range(replicas)],
         device_assignment=assignment,
       )
-  return Program(graph, specs[-1], features)
-
-
-@contextlib.contextmanager
-def _numbered_cores(count: int) -> Iterator[None]:
-  """For a single core, Mesh-TensorFlow's list of cores is a function."""
-  module = mtf.simd_mesh_impl
-  usual = module.auto_logical_to_physical_tpu
-  if count == 1:
-    module.auto_logical_to_physical_tpu = lambda *_, **__: [0]
-  try:
-    yield
-  finally:
-    module.auto_logical_to_physical_tpu = usual
+  return Program(graph, specs[-1])
 
 
 def faults_of(op: tf.Operation) -> Iterator[str]:

@@ -1,34 +1,38 @@
 """The programs of every variant meet the requirements of a TPU."""
 
+import dataclasses
+
 import pytest
 import tensorflow.compat.v1 as tf
 from absl.testing import flagsaver
 
 from tests import model
+from tests.pjrt.setting import BASE, KINDS
 from tests.tpu import program
-from tests.tpu.program import Setting
 
-pytestmark = pytest.mark.slow  # compiles or runs TPU programs
+pytestmark = pytest.mark.slow  # builds TPU programs
 
 OURS = [v for v in model.VARIANTS if not v.startswith('original_')]
 # Batch-shared; local and pairwise; with neighbours.
 DEFAULT = ['random', 'random_dense_vanilla', 'convolution']
 
 PROGRAMS = [
-  pytest.param(
-    v, mode, packed, marks=[] if v in DEFAULT else pytest.mark.tpu_proof
-  )
-  for mode in ('train', 'eval', 'infer')
-  for packed in (False, True)
+  pytest.param(v, kind, marks=[] if v in DEFAULT else pytest.mark.tpu_proof)
+  for kind in KINDS
   for v in OURS
   # Linformer mixes all positions of a row and refuses packed rows.
-  if not packed or (mode == 'train' and v != 'linformer')
+  if not (v == 'linformer' and KINDS[kind].packed)
 ]
 
 
-@pytest.mark.parametrize('variant, mode, packed', PROGRAMS)
-def test_a_tpu_accepts_it(variant, mode, packed):
-  built = program.build(Setting(variant, mode, packed=packed))
+def _base(variant, kind='training', **more):
+  """A step of T5 (Base), whose large products are those that matter."""
+  return dataclasses.replace(KINDS[kind], variant=variant, size=BASE, **more)
+
+
+@pytest.mark.parametrize('variant, kind', PROGRAMS)
+def test_a_tpu_accepts_it(variant, kind):
+  built = program.build(_base(variant, kind))
   assert len(built.operations) > 100
   assert not built.faults()
   # The host's convolutions have no heads that a mesh could split.
@@ -38,7 +42,8 @@ def test_a_tpu_accepts_it(variant, mode, packed):
 
 def test_the_counter_finds_what_is_computed_twice():
   # No dimension is split over the axis `model`: both of its cores do the same.
-  built = program.build(Setting('random', layout='batch:batch'))
+  layout = "utils.run.layout_rules = 'batch:batch'"
+  built = program.build(_base('random', bindings=[layout]))
   assert built.duplication > 1.9
 
 
@@ -51,14 +56,14 @@ RECOMPUTE = 'transformer.LayerStack.recompute_grads = True'
 @pytest.mark.parametrize(
   'setting',
   [
-    Setting('random_vanilla', mesh='batch:2,model:4'),
-    Setting('random_vanilla', mesh='batch:8'),
+    _base('random_vanilla', mesh='batch:2,model:4'),
+    _base('random_vanilla', mesh='batch:8'),
     *(
-      Setting(variant, bindings=[saver])
+      _base(variant, bindings=[saver])
       for variant in ('random', 'random_vanilla')
       for saver in (MICROBATCHES, RECOMPUTE)
     ),
-    Setting(
+    _base(
       'random_vanilla',
       mesh='ensemble:2,batch:2,model:2',
       bindings=['Unitransformer.ensemble = 2'],
@@ -75,7 +80,7 @@ def test_other_meshes_memory_savers_and_ensembles(setting):
 def test_one_core_a_chip():
   with flagsaver.flagsaver(logical_cores_per_chip=1):
     built = program.build(
-      Setting('random_vanilla', mesh='batch:2,model:2'), cores=1
+      _base('random_vanilla', mesh='batch:2,model:2'), cores=1
     )
   assert not built.faults()
 
