@@ -14,13 +14,14 @@ The JSON has the seconds of a step (median) and the peak of allocated bytes.
 """
 
 import argparse
-import importlib.util
+import importlib
 import json
 import os
 import pathlib
 import statistics
 import sys
 import time
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -75,13 +76,11 @@ def model_of(
 
 
 def modeling(file: pathlib.Path) -> Any:
-  """Imports our modeling file, which needs nothing else of the project."""
-  spec = importlib.util.spec_from_file_location('modeling_synthesizer', file)
-  assert spec and spec.loader
-  module = importlib.util.module_from_spec(spec)
-  sys.modules[spec.name] = module
-  spec.loader.exec_module(module)
-  return module
+  """Imports our modeling file, which needs only the files next to it."""
+  package = types.ModuleType('model')
+  package.__path__ = [str(file.parent)]
+  sys.modules[package.__name__] = package
+  return importlib.import_module(f'{package.__name__}.{file.stem}')
 
 
 def step_of(

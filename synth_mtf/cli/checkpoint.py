@@ -367,10 +367,10 @@ def _import(args: argparse.Namespace) -> None:
   arguments.check_gin_files(args.gin_file)
   with _gin():
     from synth_mtf.attention import opening
-    from synth_mtf.huggingface import importing, layout, stored
+    from synth_mtf.huggingface import config_file, importing
 
-    text = stored.read_config(args.path)['synth_mtf']['gin']
-    file = os.path.join(args.path, layout.CONFIG)
+    text = config_file.ConfigFile.read(args.path).gin
+    file = os.path.join(args.path, config_file.CONFIG)
     _check_model(text, file, args)
     with _configured(text, file, args.gin_file, args.gin_param):
       path = importing.load(args.path, args.folder)

@@ -13,35 +13,10 @@ from synth_mtf.attention import opening
 from synth_mtf.checkpoints import comparison, files, identity
 from synth_mtf.host import explanations, foreign, model as models
 from synth_mtf.host.run_config import RunConfig
-from synth_mtf.huggingface import extra, layout, tokenizer
+from synth_mtf.huggingface import config_file, extra, layout, tokenizer
 from synth_mtf.results import labels, printing, runs
 
-_CODE = 'modeling_synthesizer'
-_CLASS = 'SynthesizerForConditionalGeneration'
-_OF_OUR_CLASS = {
-  'model_type': 'synthesizer',
-  'architectures': [_CLASS],
-  'auto_map': {
-    'AutoConfig': f'{_CODE}.SynthesizerConfig',
-    'AutoModel': f'{_CODE}.SynthesizerModel',
-    'AutoModelForSeq2SeqLM': f'{_CODE}.{_CLASS}',
-    'AutoModelForSequenceClassification': (
-      f'{_CODE}.SynthesizerForSequenceClassification'
-    ),
-  },
-}
-_OF_T5 = {'model_type': 't5', 'architectures': ['T5ForConditionalGeneration']}
-# The activation of the feed-forward layers, as in modeling_synthesizer.py. T5's
-# own class would load the other weights; this is an error there.
-_NOT_T5 = (
-  'T5-cannot load this model: use AutoModelForSeq2SeqLM with '
-  'trust_remote_code=True'
-)
-_SPECIAL_IDS = {
-  'decoder_start_token_id': 0,
-  'pad_token_id': 0,
-  'eos_token_id': 1,
-}
+_CODE = '*_synthesizer.py'  # the modules that a folder needs
 _CARD = """---
 library_name: transformers
 pipeline_tag: text2text-generation
@@ -100,25 +75,12 @@ def export(
     identity.check_vocabulary(pieces, checkpoint.path)
   length = (RunConfig().lengths or {}).get('inputs') or 512
   converted = tokenizer.convert(pieces, length)
-  is_plain = layout.is_plain(settings)
-  config = {
-    **settings,
-    **_SPECIAL_IDS,
-    'is_encoder_decoder': True,
-    'synth_mtf': {
-      'gin': gin_text,
-      'step': checkpoint.step,
-      'vocabulary': identity.describe_vocabulary(pieces),
-    },
-  }
-  if is_plain:
-    config |= _OF_T5
-  else:
-    config |= _OF_OUR_CLASS
-    config |= {
-      'feed_forward': settings['feed_forward_proj'],
-      'feed_forward_proj': _NOT_T5,
-    }
+  config = config_file.ConfigFile(
+    settings,
+    gin_text,
+    checkpoint.step,
+    identity.describe_vocabulary(pieces),
+  )
   weights = {
     layout.name_of(name): layout.weight_of(name, checkpoint[stored[name]])
     for name in model.variables
@@ -126,17 +88,19 @@ def export(
   name = pathlib.Path(out).name
   with atomic.new_folder(out) as new:
     converted.save_pretrained(new)
-    json_files.write(new / layout.CONFIG, config)
-    json_files.write(new / 'generation_config.json', _generation_config(length))
-    if not is_plain:
-      shutil.copy(pathlib.Path(__file__).with_name(f'{_CODE}.py'), new)
+    config.write(new)
+    generation = _generation_config(length)
+    json_files.write(new / config_file.GENERATION_CONFIG, generation)
+    if not config.is_plain:
+      for module in pathlib.Path(__file__).parent.glob(_CODE):
+        shutil.copy(module, new)
     try:
       safetensors.numpy.save_file(
         weights, new / 'model.safetensors', {'format': 'pt'}
       )
     except safetensors.SafetensorError as error:  # such as of a full disk
       raise OSError(str(error)) from error
-    atomic.write(new / 'README.md', _card(checkpoint, name, is_plain))
+    atomic.write(new / 'README.md', _card(checkpoint, name, config.is_plain))
 
 
 def _generation_config(length: int) -> dict[str, Any]:
@@ -148,11 +112,11 @@ def _generation_config(length: int) -> dict[str, Any]:
   decoding = gin.get_bindings('Bitransformer.decode')
   search = gin.get_bindings('beam_search.beam_search')
   return {
-    **_SPECIAL_IDS,
+    **config_file.SPECIAL_IDS,
     'max_new_tokens': decoding.get('max_decode_length') or length,
-    # Of beam search; transformers' own ignores the last.
-    'length_penalty': decoding.get('alpha', 0.6),
-    'early_stopping': 'never',
+    # Of beam search in our class; transformers' own ignores both. It has
+    # `length_penalty`, but most releases refuse to save it without `num_beams`.
+    'beam_alpha': decoding.get('alpha', 0.6),
     'num_prefilter': search.get('num_prefilter', 2),
   }
 

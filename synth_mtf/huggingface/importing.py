@@ -13,7 +13,7 @@ from synth_mtf.checkpoints import comparison, files, identity
 from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
 from synth_mtf.host import foreign, model as models
-from synth_mtf.huggingface import layout, stored
+from synth_mtf.huggingface import config_file, layout, stored
 
 # Old files repeat the embedding, and have a variable that T5 does not use.
 _COPIES = (
@@ -37,8 +37,8 @@ def load(folder: str, out: str) -> str:
     folder: written by `export` or by `save_pretrained` of a T5.
     out: the folder to write; must not exist.
   """
-  config = stored.read_config(folder)
-  settings = stored.settings(folder, config)
+  config = config_file.ConfigFile.read(folder)
+  settings = config.settings
   weights = stored.Weights(folder)
   _check_kind(folder, settings, weights)
   with foreign.bounded():
@@ -53,14 +53,12 @@ def load(folder: str, out: str) -> str:
   theirs = weights.read()
   _require_none(folder, _different_copies(theirs, model))
   values = _converted(folder, theirs, model)
-  step = config['synth_mtf']['step']
-  values['global_step'] = np.int64(step)
+  values['global_step'] = np.int64(config.step)
   with atomic.new_folder(out) as new:
-    path = files.write(str(new), step, values)
+    path = files.write(str(new), config.step, values)
     atomic.write(new / paths.OPERATIVE_CONFIG, gin.operative_config_str())
-    vocabulary = config['synth_mtf'].get('vocabulary')
-    if vocabulary:
-      json_files.write(new / identity.VOCABULARY, vocabulary)
+    if config.vocabulary:
+      json_files.write(new / identity.VOCABULARY, config.vocabulary)
     identity.record_model(model.transformer, Folder(str(new)))
   return os.path.join(out, os.path.basename(path))
 
@@ -81,12 +79,12 @@ def _check_kind(
   """Raises a UserError if no gin file describes such a model."""
   if not any(name.startswith('decoder.') for name in weights.shapes):
     raise UserError(
-      f'{folder} is an encoder alone (T5EncoderModel); expected an '
+      f'{folder} has only an encoder (T5EncoderModel); expected an '
       'encoder-decoder, such as T5ForConditionalGeneration'
     )
   if config.get('is_encoder_decoder') is False:
     raise UserError(
-      f'{folder}: {layout.CONFIG} has is_encoder_decoder = False, but the '
+      f'{folder}: {config_file.CONFIG} has is_encoder_decoder = False, but the '
       'folder has weights of a decoder; set it to what the model is'
     )
   rows = config['vocab_size']
@@ -113,7 +111,7 @@ def _different_settings(
   """
   ours = {
     **ours,
-    'feed_forward_proj': stored.activation(ours['feed_forward_proj']),
+    'feed_forward_proj': config_file.activation(ours['feed_forward_proj']),
     'relative_attention_max_distance': 128,
   }
   different = []
@@ -171,7 +169,7 @@ def _different_shapes(
 def _different_copies(
   weights: Mapping[str, Array], model: models.ConfiguredModel
 ) -> list[str]:
-  """Says which copies of the embedding are none."""
+  """Says which copies of the embedding have other values."""
   used = {layout.name_of(name) for name in model.variables}
   faults = []
   for copy in _COPIES:

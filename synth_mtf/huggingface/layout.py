@@ -13,12 +13,12 @@ from mesh_tensorflow.transformer import transformer
 
 from synth_mtf.errors import UserError
 from synth_mtf.host import model as models
+from synth_mtf.huggingface.settings_synthesizer import t5_attention
 from synth_mtf.layer.synthetic import SyntheticLayer, scopes
 from synth_mtf.results import labels
 from synth_mtf.synthesizers.dot_product import DotProduct
 
-CONFIG = 'config.json'
-# The functions of modeling_synthesizer.py. The logits of tables do not depend
+# The functions of functions_synthesizer.py. The logits of tables do not depend
 # on the tokens.
 _TABLES = ('Random', 'FactorizedRandom')
 _FUNCTIONS = (
@@ -33,8 +33,7 @@ _BLOCKS = {
   'encoder': ['SelfAttention', 'DenseReluDense'],
   'decoder': ['SelfAttention', 'EncDecAttention', 'DenseReluDense'],
 }
-# T5's relative position bias by kind of attention.
-_T5_BIAS = {'encoder': 'bias_shared', 'decoder': 'bias_shared', 'cross': None}
+_KINDS = ('encoder', 'decoder', 'cross')  # of attention
 _FEED_FORWARD = {
   'relu': 'relu',
   'gelu': 'gelu_new',
@@ -118,17 +117,12 @@ def config(model: models.ConfiguredModel) -> dict[str, Any]:
   encoder = settings['encoder']
   settings |= {'num_heads': encoder['num_heads'], 'd_kv': encoder['d_kv']}
   settings['attention'] = {}
-  for kind in _T5_BIAS:
+  sizes = encoder['num_heads'], encoder['d_kv'], settings['dropout_rate']
+  for kind in _KINDS:
     attention = settings.pop(kind)
-    if attention != _t5_attention(kind, settings):
+    if attention != t5_attention(kind, *sizes):
       settings['attention'][kind] = attention
   return json.loads(json.dumps(settings))  # tuples become lists
-
-
-def is_plain(settings: Mapping[str, Any]) -> bool:
-  """Whether `transformers`' own T5 has these settings."""
-  names = ('attention', 'positions', 'use_bias', 'true_layer_norm')
-  return not any(settings[name] for name in names)
 
 
 def _merge(
@@ -138,21 +132,6 @@ def _merge(
   for key, value in more.items():
     if settings.setdefault(key, value) != value:
       raise _refused(f'{where}, where {key} is not that of other layers,')
-
-
-def _t5_attention(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns what `_attention` returns for T5's own attention."""
-  return {
-    'synthesizers': [{'function': 'DotProduct', 'scope': 'dot_product'}],
-    'projections': ['q', 'k', 'v', 'o'],
-    'query_scale': 1.0,
-    'alpha_shape': None,
-    'batch_shared': False,
-    'num_heads': settings['num_heads'],
-    'd_kv': settings['d_kv'],
-    'dropout_rate': settings['dropout_rate'],
-    'relative_attention': _T5_BIAS[kind],
-  }
 
 
 def _layer(

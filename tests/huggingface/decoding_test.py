@@ -1,7 +1,8 @@
 """Exported models decode with a cache as without one, in any transformers.
 
-The public CI runs this file each night with the newest release: what it renames
-is found here. The models are built from their configuration.
+The public CI runs this file each night with the oldest and the newest release:
+what they name differently is found here. The models are built from their
+configuration.
 """
 
 import runpy
@@ -21,7 +22,10 @@ torch = pytest.importorskip('torch', reason='needs the extra [hf]')
 transformers = pytest.importorskip('transformers', minversion='5')
 with warnings.catch_warnings():
   warnings.simplefilter('ignore')  # of an untried transformers
-  from synth_mtf.huggingface import modeling_synthesizer as modeling
+  from synth_mtf.huggingface import (
+    modeling_synthesizer as modeling,
+    releases_synthesizer as releases,
+  )
 
 torch.set_num_threads(1)  # the models are tiny
 pytestmark = [pytest.mark.hf, pytest.mark.slow]
@@ -142,7 +146,7 @@ def test_cached_is_uncached(variant):
       decoder_input_ids=targets[:, step : step + 1],
       **cache,
     )
-    cache = {modeling.CACHE: outputs[modeling.CACHE]}
+    cache = {releases.CACHE: outputs[releases.CACHE]}
     close(outputs.logits[:, 0], logits[:, step])
 
 
@@ -236,7 +240,7 @@ def test_attention_weights_are_those_of_the_paper():
 
   def bias(attention, ahead):
     table = attention.relative_attention_bias.weight.double().numpy()
-    # Up to 7 positions, each distance has a bucket of its own.
+    # Up to 7 positions, each distance has its own bucket.
     buckets = np.maximum(-ahead, 0)
     if not attention.causal:
       buckets = np.abs(ahead) + 16 * (ahead > 0)
@@ -300,7 +304,7 @@ def test_what_is_not_supported_is_an_error(tmp_path):
   attention = found.encoder.block[0].layer[0].SelfAttention
   with pytest.raises(TypeError, match='no argument kv_cache'):
     attention(torch.zeros(1, 2, 24), kv_cache=None)
-  cache = {modeling.CACHE: transformers.DynamicCache()}
+  cache = {releases.CACHE: transformers.DynamicCache()}
   with pytest.raises(TypeError, match='expected an EncoderDecoderCache'):
     found(**given, **cache)
   message = "not supported; leave it out, or use 'sdpa', 'eager' or 'flex_"
@@ -334,12 +338,12 @@ def test_own_output_embeddings_stay_own(tmp_path):
 def test_other_releases(monkeypatch):
   """Older: an error; newer: a warning; without what we need: an error."""
   fake = types.SimpleNamespace(__version__='5.99.1')
-  monkeypatch.setattr(modeling, 'transformers', fake)
+  monkeypatch.setattr(releases, 'transformers', fake)
   with pytest.warns(UserWarning, match=r'5\.99\.1; .* tried with 5\.1 to 5\.2'):
-    modeling.check_release()
+    releases.check_release()
   fake.__version__ = '4.57.6'
   with pytest.raises(ImportError, match='older ones: pip install'):
-    modeling.check_release()
+    releases.check_release()
   fake.__version__ = transformers.__version__
 
   def forward(self, hidden_states, mask=None, kv_cache=None):
@@ -348,12 +352,12 @@ def test_other_releases(monkeypatch):
   with monkeypatch.context() as patch:
     patch.setitem(sys.modules, 'transformers.masking_utils', None)
     with pytest.raises(ImportError, match=r'5\.1 to 5\.24, .*masking_utils'):
-      runpy.run_path(modeling.__file__)
+      runpy.run_path(releases.__file__)
 
-  attention = modeling.RELIED_ON[0][0]
+  attention = releases.RELIED_ON[0][0]
   monkeypatch.setattr(attention, 'forward', forward)
-  with pytest.raises(ImportError, match=rf'forward\({modeling.CACHE}\)'):
-    modeling.check_release()
+  with pytest.raises(ImportError, match=rf'forward\({releases.CACHE}\)'):
+    releases.check_release()
 
 
 @pytest.mark.parametrize('variant', REFUSED)

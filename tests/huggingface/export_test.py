@@ -15,9 +15,9 @@ from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files, model as models
 from synth_mtf.huggingface import layout
 from synth_mtf.run import model_dir
-from synth_mtf.tasks import vocabulary
 from tests import harness, model
 from tests.cli.command import run
+from tests.huggingface.exports import export, exported
 
 torch = pytest.importorskip('torch', reason='needs the extra [hf]')
 transformers = pytest.importorskip('transformers', minversion='5')
@@ -81,13 +81,6 @@ CASES = {
 }
 
 
-@pytest.fixture(scope='module')
-def pieces(tmp_path_factory):
-  path = tmp_path_factory.mktemp('vocabulary') / 'tiny.model'
-  vocabulary.train(['the cat sat on a mat. a dog ran. '] * 20, path, 28)
-  return path
-
-
 def rows(count=3, length=13, seed=3):
   """Token ids of different lengths, padded on the right."""
   rng = np.random.RandomState(seed)
@@ -95,34 +88,8 @@ def rows(count=3, length=13, seed=3):
   return ids * (np.arange(length) < rng.randint(1, length + 1, [count, 1]))
 
 
-def export(path, out, pieces, variant=None, bindings=()):
-  """Returns the status of the command, and what it complained about."""
-  words = [f'--gin_param={b}' for b in (*model.TINY, *bindings)]
-  words += [f'--gin_file={name}' for name in model.files(variant)]
-  status, _, err = run(
-    *('checkpoint', 'export', '--to=hf', path, out, f'--vocabulary={pieces}'),
-    *(words if variant != 'unknown' else ()),
-  )
-  return status, err
-
-
 def back(folder, out):
   return run('checkpoint', 'import', '--from=hf', folder, out)[::2]
-
-
-def exported(tmp_path, pieces, variant, bindings=()):
-  """Returns the path of a checkpoint, and the folder of its export."""
-
-  def change(name, value):
-    if name == 'shared/embedding':
-      value[1] *= 3.0  # so that sequences end
-    # As in a trained model, some tokens stand out.
-    return value * (3.0 if name == 'decoder/rms_norm/scale' else 1.0)
-
-  path = model.write(tmp_path / 'run', variant, bindings, change=change)
-  status, err = export(path, tmp_path / 'out', pieces, variant, bindings)
-  assert status == 0, err
-  return path, tmp_path / 'out'
 
 
 def test_the_names_of_public_checkpoints(tmp_path, pieces):
@@ -370,7 +337,7 @@ def test_an_encoder_alone_is_refused_by_name(tmp_path, pieces):
     *('checkpoint', 'import', '--from=hf', tmp_path / 'hf', tmp_path / 'ours'),
     *('--gin_file=sizes/tiny.gin', *words),
   )
-  assert status == 2 and 'an encoder alone (T5EncoderModel)' in err, err
+  assert status == 2 and 'has only an encoder (T5EncoderModel)' in err, err
   aligned = ['utils.run.model_type = "aligned"']
   path = model.write(tmp_path / 'run', None, aligned)
   status, err = export(path, tmp_path / 'out', pieces, None, aligned)

@@ -16,6 +16,7 @@ from tests.checkout import CHECKOUT
 torch = pytest.importorskip('torch', reason='needs the extra [hf]')
 transformers = pytest.importorskip('transformers', minversion='5')
 from synth_mtf.huggingface import (  # noqa: E402
+  attention_synthesizer as attention,
   modeling_synthesizer as modeling,
   tokenizer,
 )
@@ -116,11 +117,11 @@ def fused(monkeypatch):
   from torch.nn.attention import flex_attention
 
   monkeypatch.setattr(flex_attention, '_validate_device', lambda *_: None)
-  monkeypatch.setattr(modeling, 'is_differentiable', lambda device: True)
+  monkeypatch.setattr(attention, 'is_differentiable', lambda device: True)
   kernel = torch.compile(
     flex_attention.flex_attention, backend='aot_eager', fullgraph=True
   )
-  monkeypatch.setattr(modeling, 'fused_kernel', lambda: kernel)
+  monkeypatch.setattr(attention, 'fused_kernel', lambda: kernel)
   torch.compiler.reset()
   yield
   torch.compiler.reset()

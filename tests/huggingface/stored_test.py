@@ -9,7 +9,7 @@ import pytest
 
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.host import gin_files, model as models
-from synth_mtf.huggingface import layout, stored
+from synth_mtf.huggingface import config_file, layout
 from tests import model
 from tests.cli.command import run
 
@@ -178,11 +178,27 @@ def test_what_changes_nothing_is_accepted(folder, weights):
   np.testing.assert_array_equal(imported(folder), weights['shared.weight'])
 
 
+@pytest.mark.parametrize('variant', [None, 'random', 'dense_vanilla'])
+def test_settings_are_read_as_they_were_written(tmp_path, variant):
+  gin_files.parse(model.files(variant), model.TINY)
+  settings = layout.config(models.build(model.VOCAB))
+  written = config_file.ConfigFile(settings, 'x = 1', 7, {'kind': 'bytes'})
+  written.write(tmp_path)
+  read = config_file.ConfigFile.read(str(tmp_path))
+  assert written.is_plain == read.is_plain == (variant is None)
+  assert {name: read.settings[name] for name in settings} == settings
+  assert (read.gin, read.step) == (written.gin, written.step)
+  assert read.vocabulary == written.vocabulary
+  content = json.loads((tmp_path / 'config.json').read_text())
+  is_refused = content['feed_forward_proj'].startswith('T5-cannot load this')
+  assert is_refused == (variant is not None)
+
+
 def test_activations_have_the_names_of_transformers():
-  assert stored.activation('gated-gelu') == 'gated-gelu_new'
-  assert stored.activation('gated-gelu_new') == 'gated-gelu_new'
-  assert stored.activation('gated-gelu', 'gelu', True) == 'gated-gelu'
-  assert stored.activation('gated-swish') == stored.activation('gated-silu')
+  assert config_file.activation('gated-gelu') == 'gated-gelu_new'
+  assert config_file.activation('gated-gelu_new') == 'gated-gelu_new'
+  assert config_file.activation('gated-gelu', 'gelu', True) == 'gated-gelu'
+  assert config_file.activation('gated-swish') == 'gated-silu'
 
 
 def test_how_the_model_is_told_to_generate_is_checked(folder):
