@@ -5,8 +5,8 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-from synth_mtf import filesystem
 from synth_mtf.errors import nearest
+from synth_mtf.storage import filesystem
 
 GENERATED = 'generated samples'
 # The host writes a run's configuration to this file, next to the checkpoints.

@@ -12,7 +12,7 @@ from typing import Any
 
 import seqio
 
-from synth_mtf import filesystem, json_files
+from synth_mtf.storage import filesystem, json_files
 from synth_mtf.tasks import cache_files, cache_record, caching
 from synth_mtf.tasks.cache_record import Split
 

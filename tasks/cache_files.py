@@ -10,8 +10,8 @@ import seqio
 import tensorflow.compat.v1 as tf
 from google.protobuf import message
 
-from synth_mtf import atomic, filesystem
 from synth_mtf.errors import UserError
+from synth_mtf.storage import atomic, filesystem
 from synth_mtf.tasks.cache_record import Shard
 
 _BATCH = 256  # examples that pass from TensorFlow to Python at a time

@@ -14,7 +14,7 @@ from typing import Any
 
 import seqio
 
-from synth_mtf import filesystem, json_files
+from synth_mtf.storage import filesystem, json_files
 from synth_mtf.tasks import data_settings
 
 RECORD = 'synth_mtf.json'

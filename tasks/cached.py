@@ -6,8 +6,8 @@ import shlex
 
 import seqio
 
-from synth_mtf import filesystem
 from synth_mtf.errors import UserError
+from synth_mtf.storage import filesystem
 from synth_mtf.tasks import cache_damage, cache_record, data_settings
 from synth_mtf.tasks.cache_record import COMPLETED, Record, Split
 from synth_mtf.tasks.caching import (

@@ -17,8 +17,9 @@ from typing import Any
 import seqio
 import tensorflow.compat.v1 as tf
 
-from synth_mtf import atomic, filesystem, paths
+from synth_mtf import paths
 from synth_mtf.errors import UserError
+from synth_mtf.storage import atomic, filesystem
 from synth_mtf.tasks import (
   cache_files,
   cache_record,

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import seqio
 
-from synth_mtf import filesystem
 from synth_mtf.errors import UserError
+from synth_mtf.storage import filesystem
 from synth_mtf.tasks import cache_record
 from synth_mtf.tasks.files import index
 from synth_mtf.tasks.files.source import (

@@ -18,8 +18,8 @@ import yaml
 from t5.data import postprocessors
 from t5.evaluation import metrics
 
-from synth_mtf import filesystem
 from synth_mtf.errors import UserError, nearest
+from synth_mtf.storage import filesystem
 from synth_mtf.tasks import data_settings, task_readers, vocabulary
 from synth_mtf.tasks.files import formats, source
 from synth_mtf.tasks.registering import PREFIX, TOKENIZE

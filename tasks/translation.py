@@ -11,7 +11,7 @@ from typing import Any
 
 import seqio
 
-from synth_mtf import filesystem
+from synth_mtf.storage import filesystem
 from synth_mtf.tasks.files import formats
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import PREFIX, adopt, rate_by_rows

@@ -14,8 +14,8 @@ from typing import Any
 import seqio
 import t5.data
 
-from synth_mtf import atomic, filesystem
 from synth_mtf.errors import UserError
+from synth_mtf.storage import atomic, filesystem
 from synth_mtf.tasks import data_settings, pieces
 
 # T5's number of sentinels: span corruption can mark this many spans.

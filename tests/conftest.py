@@ -32,10 +32,10 @@ from absl import flags, logging
 # `import synth_mtf.checked` patches T5's main, which has to be there by then.
 from t5.models import mesh_transformer_main  # noqa: F401
 
-from synth_mtf import remembered
 from synth_mtf.cpu import padding
 from synth_mtf.results import standard_error
 from synth_mtf.run import current, output
+from synth_mtf.storage import remembered
 from synth_mtf.tasks import cache_record, dialogue_metrics, vocabulary
 from tests import official_files
 

@@ -10,8 +10,9 @@ import seqio
 import tensorflow.compat.v1 as tf
 import tensorflow_datasets as tfds
 
-from synth_mtf import filesystem, tasks
+from synth_mtf import tasks
 from synth_mtf.errors import UserError
+from synth_mtf.storage import filesystem
 
 Texts = Mapping[str, Sequence[str]]
 Ids = Sequence[Sequence[int]]

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from synth_mtf import atomic, filesystem
 from synth_mtf.errors import UserError
+from synth_mtf.storage import atomic, filesystem
 
 Array = npt.NDArray[Any]
 

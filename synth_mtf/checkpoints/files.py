@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from synth_mtf import atomic, filesystem
 from synth_mtf.checkpoints import index_file, names, values
 from synth_mtf.checkpoints.folder import Folder, exists, step_of
 from synth_mtf.errors import UserError
+from synth_mtf.storage import atomic, filesystem
 
 # What is in the folders of T5X: a checkpoint, or an array of one.
 _T5X = re.compile(r'checkpoint_\d+$|(target|state)\.')

@@ -12,9 +12,9 @@ from typing import Any
 
 from google.protobuf import text_format
 
-from synth_mtf import atomic, filesystem
 from synth_mtf.checkpoints import index_file, messages, values
 from synth_mtf.errors import UserError
+from synth_mtf.storage import atomic, filesystem
 
 _SHARD = re.compile(r'\.data-\d+-of-(\d+)$')
 _NAME = re.compile(r'model\.ckpt-\d+')

@@ -16,13 +16,13 @@ from typing import Any
 import gin
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
-from synth_mtf import filesystem, json_files
 from synth_mtf.checkpoints import comparison, files
 from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
 from synth_mtf.host import model as models
 from synth_mtf.host.run_config import FEATURES, both_sides
 from synth_mtf.layer.synthetic import SyntheticLayer
+from synth_mtf.storage import filesystem, json_files
 from synth_mtf.synthesizers.base import description_of
 from synth_mtf.tasks import vocabulary as vocabularies
 

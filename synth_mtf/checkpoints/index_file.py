@@ -13,9 +13,9 @@ from typing import Any
 
 from tensorboard.compat.proto import types_pb2
 
-from synth_mtf import filesystem
 from synth_mtf.checkpoints.messages import BundleEntry, BundleHeader
 from synth_mtf.errors import UserError
+from synth_mtf.storage import filesystem
 
 _FOOTER_BYTES = 48
 MAGIC = (0xDB4775248B80FB57).to_bytes(8, 'little')

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from synth_mtf import checksums, filesystem
 from synth_mtf.checkpoints import index_file
+from synth_mtf.storage import checksums, filesystem
 
 _SMALL_BYTES = 4 << 20
 _PLAIN = {

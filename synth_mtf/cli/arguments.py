@@ -13,8 +13,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from synth_mtf import filesystem, paths, remembered
+from synth_mtf import paths
 from synth_mtf.errors import UserError, nearest
+from synth_mtf.storage import filesystem, remembered
 
 
 def at_least(least: int) -> Callable[[str], int]:

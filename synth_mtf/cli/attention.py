@@ -8,10 +8,10 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from synth_mtf import atomic
 from synth_mtf.cli import arguments, data, loading
 from synth_mtf.errors import UserError
 from synth_mtf.run import process
+from synth_mtf.storage import atomic
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,11 +10,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from synth_mtf import atomic, filesystem
 from synth_mtf.cli import arguments, data, loading
 from synth_mtf.errors import UserError
 from synth_mtf.results import printing
 from synth_mtf.run import output, process
+from synth_mtf.storage import atomic, filesystem
 
 _HEADERS = ('task', 'split', 'files', 'examples', 'tokens', 'MB', 'digest')
 

@@ -9,10 +9,11 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from synth_mtf import atomic, filesystem, paths
+from synth_mtf import paths
 from synth_mtf.cli import arguments, loading
 from synth_mtf.errors import UserError
 from synth_mtf.run import process
+from synth_mtf.storage import atomic, filesystem
 
 _PATH = 'a checkpoint (<folder>/model.ckpt-1000), or a folder for its latest'
 _PARAM = 'overrides a binding of the gin files'

@@ -7,12 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from synth_mtf import paths, remembered
+from synth_mtf import paths
 from synth_mtf.cli import arguments
 from synth_mtf.cli.findings import counted
 from synth_mtf.errors import UserError
 from synth_mtf.results import printing
 from synth_mtf.run import output, process
+from synth_mtf.storage import remembered
 
 if TYPE_CHECKING:
   from synth_mtf.cost import Cost

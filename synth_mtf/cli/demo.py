@@ -14,11 +14,12 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from synth_mtf import atomic, cli, filesystem, paths
+from synth_mtf import cli, paths
 from synth_mtf.cli import arguments, data
 from synth_mtf.demo.stages import Configuration
 from synth_mtf.errors import UserError
 from synth_mtf.run import output, process, stopping
+from synth_mtf.storage import atomic, filesystem
 
 # Omitted flags stay unset: `Configuration` has the defaults.
 PARSER_OPTIONS = {'argument_default': argparse.SUPPRESS}

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from synth_mtf import filesystem
 from synth_mtf.run import output, process
+from synth_mtf.storage import filesystem
 
 
 def for_paths(*paths: str) -> None:

@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from synth_mtf import atomic
 from synth_mtf.cli import arguments, attention, loading
 from synth_mtf.errors import UserError, nearest
 from synth_mtf.run import process
+from synth_mtf.storage import atomic
 
 _OF_RUNS = ('curves', 'scores', 'alpha')
 _OF_ATTENTION = ('histograms', 'heads', 'heat_maps')

@@ -4,11 +4,11 @@ import argparse
 import sys
 from typing import Any
 
-from synth_mtf import atomic
 from synth_mtf.cli import arguments, attention, loading
 from synth_mtf.errors import UserError
 from synth_mtf.results.layouts import ALL, LAYOUTS
 from synth_mtf.run import process
+from synth_mtf.storage import atomic
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

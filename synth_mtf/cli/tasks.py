@@ -16,11 +16,11 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from synth_mtf import filesystem, remembered
 from synth_mtf.cli import arguments, data
 from synth_mtf.errors import UserError
 from synth_mtf.results import printing
 from synth_mtf.run import output, process
+from synth_mtf.storage import filesystem, remembered
 
 _EXAMPLES = 2
 _LENGTH = 512  # tokens of a feature, T5's default

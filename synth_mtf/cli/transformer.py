@@ -8,10 +8,11 @@ hashes of names.
 import argparse
 from collections.abc import Sequence
 
-from synth_mtf import cli, remembered
+from synth_mtf import cli
 from synth_mtf.cli import arguments
 from synth_mtf.errors import UserError, nearest
 from synth_mtf.run import main, output, process
+from synth_mtf.storage import remembered
 
 # Those that are defined only when T5's main runs.
 _FLAGS_OF_ABSL = ('flagfile', 'help', 'helpfull', 'helpshort', 'undefok')

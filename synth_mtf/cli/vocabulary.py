@@ -6,10 +6,10 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from synth_mtf import atomic, filesystem
 from synth_mtf.cli import arguments
 from synth_mtf.errors import UserError
 from synth_mtf.run import process
+from synth_mtf.storage import atomic, filesystem
 
 # Other tasks may read the same files.
 _CORPUS_TASK = 'synth_text_span_corruption'

@@ -10,7 +10,7 @@ import pathlib
 import re
 from collections.abc import Iterator
 
-from synth_mtf import atomic
+from synth_mtf.storage import atomic
 
 PACKAGES = (
   'numpy',

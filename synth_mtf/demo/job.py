@@ -26,13 +26,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from synth_mtf import json_files, paths, tasks
+from synth_mtf import paths, tasks
 from synth_mtf.demo import corpus
 from synth_mtf.demo.stages import Configuration, Stage, stages
 from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.host import explanations, gin_files
 from synth_mtf.results import layouts, runs
 from synth_mtf.run import checks, config, model_dir, output, ways
+from synth_mtf.storage import json_files
 
 _PRETRAINING_TASK = 'synth_text_span_corruption'
 _ERROR = 'synth-mtf: error: '

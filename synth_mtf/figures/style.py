@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy.typing as npt
 
-from synth_mtf import atomic, filesystem
 from synth_mtf.errors import UserError
+from synth_mtf.storage import atomic, filesystem
 
 try:
   import matplotlib

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from tensorboard.compat.proto import event_pb2
 from tensorboard.util import tensor_util
 
-from synth_mtf import checksums, filesystem
+from synth_mtf.storage import checksums, filesystem
 
 NATS_PER_TOKEN = 'nats_per_token'  # the tag of our training loss
 

@@ -20,8 +20,8 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
-from synth_mtf import filesystem
 from synth_mtf.host import tpu_runtime
+from synth_mtf.storage import filesystem
 
 # Modules that tensorflow-estimator imports and newer releases of TensorFlow
 # lack, with the names that must exist in them during the import.

@@ -11,8 +11,8 @@ import re
 import subprocess
 import sys
 
-from synth_mtf import remembered
 from synth_mtf.errors import UserError
+from synth_mtf.storage import remembered
 
 _NAME = 'XLA_FLAGS'
 _SECONDS = 300  # for TensorFlow to be imported

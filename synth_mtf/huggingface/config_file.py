@@ -9,11 +9,11 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from synth_mtf import filesystem, json_files
 from synth_mtf.checkpoints import files
 from synth_mtf.errors import UserError
 from synth_mtf.huggingface import stored
 from synth_mtf.huggingface.settings_synthesizer import from_file, to_file
+from synth_mtf.storage import filesystem, json_files
 
 CONFIG = 'config.json'
 GENERATION_CONFIG = 'generation_config.json'

@@ -8,13 +8,14 @@ from typing import Any
 import gin
 from t5.models import mesh_transformer
 
-from synth_mtf import atomic, json_files, tasks
+from synth_mtf import tasks
 from synth_mtf.attention import opening
 from synth_mtf.checkpoints import comparison, files, identity
 from synth_mtf.host import explanations, foreign, model as models
 from synth_mtf.host.run_config import RunConfig
 from synth_mtf.huggingface import config_file, extra, layout, tokenizer
 from synth_mtf.results import labels, printing, runs
+from synth_mtf.storage import atomic, json_files
 
 _CODE = '*_synthesizer.py'  # the modules that a folder needs
 _CARD = """---

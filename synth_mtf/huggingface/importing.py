@@ -8,12 +8,13 @@ import gin
 import numpy as np
 import numpy.typing as npt
 
-from synth_mtf import atomic, json_files, paths
+from synth_mtf import paths
 from synth_mtf.checkpoints import comparison, files, identity
 from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
 from synth_mtf.host import foreign, model as models
 from synth_mtf.huggingface import config_file, layout, stored
+from synth_mtf.storage import atomic, json_files
 
 # Old files repeat the embedding, and have a variable that T5 does not use.
 _COPIES = (

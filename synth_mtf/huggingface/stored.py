@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 
-from synth_mtf import filesystem
 from synth_mtf.errors import UserError
 from synth_mtf.huggingface import extra
+from synth_mtf.storage import filesystem
 
 _WEIGHTS = 'model.safetensors'
 _INDEX = f'{_WEIGHTS}.index.json'

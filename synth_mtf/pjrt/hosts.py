@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import jax
 import tensorflow.compat.v1 as tf
 
-from synth_mtf import filesystem
 from synth_mtf.errors import RunFailed, UserError
+from synth_mtf.storage import filesystem
 
 _PATIENCE = 60  # seconds without a sign of life; compilation can take some
 _GRACE = 5  # seconds to find out which process is the cause of an error

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import jinja2
 import markupsafe
 
-from synth_mtf import __version__, atomic
+from synth_mtf import __version__
 from synth_mtf.attention.file import Attention
 from synth_mtf.errors import UserError
 from synth_mtf.report import weights
 from synth_mtf.results import alphas, printing, tables, views
 from synth_mtf.results.runs import Run
+from synth_mtf.storage import atomic
 
 GENERATOR = 'synth-mtf report'  # identifies our pages
 _HERE = pathlib.Path(__file__).parent

@@ -9,9 +9,9 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from synth_mtf import remembered
 from synth_mtf.errors import UserError
 from synth_mtf.results.kinds import Mixture, ModelKind
+from synth_mtf.storage import remembered
 
 
 @dataclasses.dataclass(frozen=True)

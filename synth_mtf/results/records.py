@@ -17,7 +17,7 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 from absl import logging
 
-from synth_mtf import atomic, filesystem, json_files
+from synth_mtf.storage import atomic, filesystem, json_files
 
 METRICS = 'metrics.json'
 ORIGINS = 'origins.json'

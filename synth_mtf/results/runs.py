@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from synth_mtf import filesystem, json_files, paths
+from synth_mtf import paths
 from synth_mtf.checkpoints import files, names
 from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
 from synth_mtf.host import bounds, events, gin_files
 from synth_mtf.results import layouts, model_facts, records
+from synth_mtf.storage import filesystem, json_files
 
 # T5's names for evaluation folders, and for the scores in their event files.
 _EVALUATION = re.compile(

@@ -19,7 +19,7 @@ import seqio
 from absl import logging
 from mesh_tensorflow.transformer import utils
 
-from synth_mtf import atomic, filesystem, tasks
+from synth_mtf import tasks
 from synth_mtf.checkpoints import comparison, files, identity
 from synth_mtf.checkpoints.folder import Folder, exists
 from synth_mtf.errors import UserError
@@ -35,6 +35,7 @@ from synth_mtf.run import (
   origin,
   ways,
 )
+from synth_mtf.storage import atomic, filesystem
 
 
 @contextlib.contextmanager

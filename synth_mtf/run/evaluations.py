@@ -18,12 +18,13 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 from mesh_tensorflow.transformer.dataset import EvalDataset
 
-from synth_mtf import atomic, filesystem, paths, tasks
+from synth_mtf import paths, tasks
 from synth_mtf.checkpoints.folder import step_of
 from synth_mtf.host import patches
 from synth_mtf.host.run_config import RunConfig
 from synth_mtf.results import layouts, records, standard_error
 from synth_mtf.run import current, origin, output, words
+from synth_mtf.storage import atomic, filesystem
 from synth_mtf.tasks import cache_record
 
 

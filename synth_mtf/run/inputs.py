@@ -17,10 +17,10 @@ import tensorflow.compat.v1 as tf
 from absl import logging
 from mesh_tensorflow.transformer import utils
 
-from synth_mtf import atomic
 from synth_mtf.checkpoints.folder import Folder, step_of
 from synth_mtf.errors import UserError
 from synth_mtf.host.run_config import RunConfig
+from synth_mtf.storage import atomic
 
 _DECODED_INPUTS = 'decode_from_file.input_filename'
 _SCORED_TARGETS = 'score_from_strings.targets'

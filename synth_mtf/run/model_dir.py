@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 import tensorflow.compat.v1 as tf
 from absl import logging
 
-from synth_mtf import atomic, filesystem
 from synth_mtf.checkpoints.folder import Folder, is_complete
 from synth_mtf.errors import UserError
 from synth_mtf.host.run_config import RunConfig
+from synth_mtf.storage import atomic, filesystem
 
 LOCK = 'training.lock'
 

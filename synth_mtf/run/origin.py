@@ -20,11 +20,12 @@ import seqio
 import tensorflow.compat.v1 as tf
 
 import synth_mtf
-from synth_mtf import json_files, tasks
+from synth_mtf import tasks
 from synth_mtf.checkpoints.identity import describe_vocabulary
 from synth_mtf.errors import UserError
 from synth_mtf.host import explanations
 from synth_mtf.results import records, runs
+from synth_mtf.storage import json_files
 from synth_mtf.tasks.data_settings import BYTES
 
 _SETTINGS = [field.name for field in dataclasses.fields(tasks.Settings)]

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import tensorflow.compat.v2 as tf
 
-from synth_mtf import filesystem
 from synth_mtf.errors import UserError
+from synth_mtf.storage import filesystem
 
 Example = Mapping[str, Any]
 # Where a row starts: an offset in a file, offsets in parallel files, or the

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from absl import logging
 
-from synth_mtf import filesystem, remembered
+from synth_mtf.storage import filesystem, remembered
 from synth_mtf.tasks.files import formats
 
 # Short files have small parts, so that shuffling the parts mixes the rows. Long

@@ -9,8 +9,8 @@ import seqio
 import tensorflow.compat.v2 as tf
 from absl import logging
 
-from synth_mtf import filesystem
 from synth_mtf.errors import UserError
+from synth_mtf.storage import filesystem
 from synth_mtf.tasks import cache_record, data_settings
 from synth_mtf.tasks.files import formats, index
 

@@ -5,13 +5,13 @@ import os
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf import filesystem, json_files
 from synth_mtf.checkpoints import identity
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.checkpoints.folder import Folder, is_complete, step_of
 from synth_mtf.errors import UserError
 from synth_mtf.host import events
 from synth_mtf.results import runs
+from synth_mtf.storage import filesystem, json_files
 from tests.checkpoints.saved import damage, save
 
 
@@ -221,7 +221,9 @@ def test_a_checkpoint_is_opened_without_a_look_at_the_others(
   """Else, a folder of thousands would take minutes."""
   save(tmp_path, 1, 2, 3, 11)
   looked_at: list[str] = []
-  monkeypatch.setattr('synth_mtf.filesystem._check_entry', looked_at.append)
+  monkeypatch.setattr(
+    'synth_mtf.storage.filesystem._check_entry', looked_at.append
+  )
   Checkpoint(f'{tmp_path}/model.ckpt-1')
   names = {os.path.basename(path) for path in looked_at}
   assert 'model.ckpt-1.index' in names

@@ -10,10 +10,10 @@ import tensorflow.compat.v1 as tf
 from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import tensor_bundle_pb2
 
-from synth_mtf import filesystem
 from synth_mtf.checkpoints import files, index_file
 from synth_mtf.checkpoints.folder import is_complete
 from synth_mtf.errors import UserError
+from synth_mtf.storage import filesystem
 from tests import checkout, model
 from tests.cli.command import run
 

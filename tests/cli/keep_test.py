@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from synth_mtf import filesystem
 from synth_mtf.checkpoints.folder import Folder, is_complete
 from synth_mtf.results import records
 from synth_mtf.run import model_dir
+from synth_mtf.storage import filesystem
 from tests.checkpoints.saved import damage, save
 from tests.cli import command
 from tests.results import made_runs

@@ -8,9 +8,9 @@ from unittest import mock
 import pytest
 import seqio
 
-from synth_mtf import remembered
 from synth_mtf.cli import tasks, transformer
 from synth_mtf.run import main, process
+from synth_mtf.storage import remembered
 from tests.cli.command import run
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from synth_mtf import atomic
 from synth_mtf.checkpoints.files import write
 from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
 from synth_mtf.run import model_dir
+from synth_mtf.storage import atomic
 
 DAMAGED = tf.errors.DataLossError(None, None, 'Checksum does not match')
 

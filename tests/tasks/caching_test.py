@@ -8,8 +8,9 @@ import re
 import pytest
 import seqio
 
-from synth_mtf import atomic, tasks
+from synth_mtf import tasks
 from synth_mtf.errors import UserError
+from synth_mtf.storage import atomic
 from synth_mtf.tasks import cache_record, cached, caching, inspection
 from tests.cli import command
 from tests.tasks import caches

@@ -13,9 +13,10 @@ import pytest
 import seqio
 import tensorflow.compat.v1 as tf
 
-from synth_mtf import filesystem, tasks
+from synth_mtf import tasks
 from synth_mtf.cli.data import print_odd
 from synth_mtf.errors import UserError
+from synth_mtf.storage import filesystem
 from synth_mtf.tasks import cached
 from synth_mtf.tasks.files import index, source
 from synth_mtf.tasks.glue import GlueReader

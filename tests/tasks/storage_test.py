@@ -8,8 +8,9 @@ import gin
 import pytest
 import tensorflow.compat.v2 as tf
 
-from synth_mtf import filesystem, tasks
+from synth_mtf import tasks
 from synth_mtf.errors import UserError
+from synth_mtf.storage import filesystem
 from synth_mtf.tasks.files import formats
 from tests.tasks import folder
 from tests.tasks.rows import run

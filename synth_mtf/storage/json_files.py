@@ -5,8 +5,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from synth_mtf import atomic, filesystem
 from synth_mtf.errors import UserError
+from synth_mtf.storage import atomic, filesystem
 
 
 def read(folder: str, name: str, parse: Callable[[Any], Any]) -> Any:

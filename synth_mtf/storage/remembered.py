@@ -18,11 +18,12 @@ import shutil
 import time
 from typing import Any
 
-from synth_mtf import atomic, filesystem
+from synth_mtf.storage import atomic, filesystem
 
 # Their versions decide whether the answers of the package hold.
 _HOST = ('mesh-tensorflow', 't5', 'seqio-nightly', 'absl-py')
-_SHIPPED = pathlib.Path(__file__).with_name('shipped')
+_PACKAGE = pathlib.Path(__file__).parent.parent
+_SHIPPED = _PACKAGE / 'shipped'
 _SECONDS_KEPT = 30 * 24 * 3600  # answers of another version
 
 
@@ -100,11 +101,10 @@ def _version() -> str:
   digest = hashlib.sha256()
   for version in _versions('tensorflow').values():
     digest.update(version.encode())
-  package = pathlib.Path(__file__).parent
-  for part in (package, package / 'tasks', package / 'gin'):  # may be links
+  for part in (_PACKAGE, _PACKAGE / 'tasks', _PACKAGE / 'gin'):  # may be links
     for path in sorted(part.rglob('*')):
       if path.suffix in ('.py', '.gin', '.json'):
-        digest.update(str(path.relative_to(package)).encode())
+        digest.update(str(path.relative_to(_PACKAGE)).encode())
         digest.update(path.read_bytes())
   return digest.hexdigest()[:16]
 

@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO, Any
 
-from synth_mtf import filesystem
 from synth_mtf.errors import UserError
+from synth_mtf.storage import filesystem
 
 Path = str | os.PathLike[str]
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from synth_mtf import remembered
+from synth_mtf.storage import remembered
 
 
 def test_an_answer_belongs_to_its_question():

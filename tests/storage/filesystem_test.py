@@ -9,8 +9,8 @@ import sys
 import pytest
 import tensorflow as tf
 
-from synth_mtf import checksums, filesystem
 from synth_mtf.errors import UserError
+from synth_mtf.storage import checksums, filesystem
 
 
 @pytest.fixture(params=['local', 'bucket'])

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from synth_mtf import atomic
 from synth_mtf.errors import UserError
+from synth_mtf.storage import atomic
 
 
 def test_a_text_replaces_the_file(tmp_path):
@@ -86,7 +86,7 @@ def writer_of(path):
 
 _WRITER = """
 import sys, time
-from synth_mtf import atomic
+from synth_mtf.storage import atomic
 with atomic.writing(sys.argv[1]) as stream:
   stream.write('a large model')
   stream.flush()
