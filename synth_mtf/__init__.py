@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from synth_mtf.host.patches import prepare_host
 from synth_mtf.paths import gin_path as gin_path, is_command
 
-__version__ = '1.0.0'
+__version__ = '1.1.0'
 
 if not is_command():
   prepare_host()
