@@ -44,8 +44,8 @@ class Part:
   models: Sequence[Model]
   lengths: tuple[int, int] = (128, 29)  # of inputs and targets
   params: Sequence[str] = ()  # gin bindings of all models
-  # Of the host: 'bitransformer' (encoder and decoder), 'lm' (decoder alone) or
-  # 'aligned' (encoder alone).
+  # Of the host: 'bitransformer' (encoder and decoder), 'lm' (decoder only) or
+  # 'aligned' (encoder only).
   model_type: str = 'bitransformer'
   held_out: str = 'validation'  # the split that is evaluated
   # If set, R's attention to tokens at most this far away is measured, too.

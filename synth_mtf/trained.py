@@ -230,8 +230,8 @@ def _texts(name: str, given: Any) -> list[str]:
       text.encode()
     except UnicodeEncodeError as error:
       raise UserError(
-        f'{name}[{number}] is {text!r:.80}, with a character that UTF-8 lacks '
-        f'at {error.start} (half of a pair): replace it'
+        f'{name}[{number}] is {text!r:.80}, which is not valid Unicode: '
+        f'character {error.start} is half of a surrogate pair. Replace it.'
       ) from error
     texts.append(str(text))
   return texts

@@ -70,7 +70,7 @@ def num_sentinels(model: Any) -> int:
       numbers.append(int(sentinel[1]))
     elif numbers:
       raise ValueError(
-        f'it has sentinels of its own, and {piece.piece!r} (piece {place}) '
+        f'it has its own sentinels, and {piece.piece!r} (piece {place}) '
         'after them; T5 needs them as the last pieces'
       )
   highest = len(numbers) - 1

@@ -205,7 +205,7 @@ def _check_vocabulary(
     known = features[feature].vocabulary if feature in features else None
     if known is not None and known != model.vocabularies[side]:
       raise UserError(
-        f'{task} has a vocabulary of its own for its {feature}, and the model '
+        f'{task} has another vocabulary for its {feature}, and the model '
         'has another: choose another --task, or give texts'
       )
 

@@ -46,7 +46,7 @@ def curves(
   that span a factor of ten get a logarithmic axis; otherwise, the initial loss
   would flatten the differences at the end. Markers show the first and the last
   step of a stage, and vertical lines where a later stage begins. Splits other
-  than validation have panels of their own.
+  than validation have separate panels.
 
   Args:
     runs: at least one.

@@ -263,7 +263,7 @@ def layers(
 
 
 def sublayers(stack: transformer.Unitransformer) -> str:
-  """Names what a stack does beside its layers: `dropout; rms_norm ...; ...`.
+  """Names what a stack does besides its layers: `dropout; rms_norm ...; ...`.
 
   Leaves out `mask_padding`, which only sets padding to 0; no token attends to
   padding.

@@ -2,7 +2,7 @@
 
 TensorFlow and JAX each have an XLA, whose flags differ between releases. Either
 one aborts the process at a flag that it does not know, which no program can
-catch. So processes of their own find out.
+catch. Separate processes find out.
 """
 
 import importlib.metadata

@@ -86,8 +86,7 @@ def check_projections(layer: Any) -> None:
   else:
     return
   raise ConfigurationError(
-    f'{setting} needs keys and values of their own; remove '
-    'SelfAttention.shared_kv'
+    f'{setting} needs separate keys and values; remove SelfAttention.shared_kv'
   )
 
 

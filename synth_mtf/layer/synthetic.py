@@ -45,7 +45,7 @@ _recorders: ContextVar[tuple[Recorder, ...]] = ContextVar(
 def calls_passed_to(recorder: Recorder) -> Iterator[None]:
   """Passes each layer call in this context to a recorder.
 
-  Other threads, which may build graphs of their own, are not affected.
+  Other threads, which may build other graphs, are not affected.
   """
   token = _recorders.set((*_recorders.get(), recorder))
   try:

@@ -128,6 +128,6 @@ def check_compiler(python: str = COMPILER) -> None:
   if not os.path.exists(python):
     raise UserError(
       f"XLA's compiler for TPUs is not in {python}. It is in the package "
-      'libtpu, which needs an environment of its own and Python 3.11 or newer:'
+      'libtpu, which needs a separate environment and Python 3.11 or newer:'
       f'\n{INSTALL}'
     )

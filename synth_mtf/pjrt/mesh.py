@@ -29,7 +29,7 @@ _STATELESS = {
 
 @dataclasses.dataclass
 class Inputs:
-  """What the program of a core reads beside features and variables.
+  """What the program of a core reads in addition to features and variables.
 
   Attributes:
     core: its number, a scalar.
@@ -176,7 +176,7 @@ def used(
   Yields the `params` to call it with.
 
   Args:
-    inputs: what a core reads beside features and variables.
+    inputs: what a core reads in addition to features and variables.
     variables: on the devices.
     cores: their number.
     platform: their kind, as JAX names it.

@@ -319,7 +319,7 @@ def _record(
 
 
 def why_undefined(targets: Any, predictions: Any) -> str:
-  """Returns why a metric is no number, or '' if that is unknown."""
+  """Returns why a metric is not a number, or '' if that is unknown."""
   for name, answers in (('targets', targets), ('predictions', predictions)):
     numbers = [x for x in answers if isinstance(x, (float, np.floating))]
     undefined = len(numbers) - sum(map(math.isfinite, numbers))

@@ -237,7 +237,7 @@ class Saver(tf.train.CheckpointSaverHook):
   by time is removed once the next one is complete. The host also stops a run
   whose loss is NaN, but may first save weights that are already NaN.
 
-  The host writes the whole graph as text to the event file and beside each
+  The host writes the whole graph as text to the event file and next to each
   checkpoint: 40 MB each time, with the input pipelines of a mixture. This class
   does not write the graph.
 

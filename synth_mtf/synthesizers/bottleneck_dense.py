@@ -47,7 +47,7 @@ class BottleneckDense(SynthesizingFunction):
     if not isinstance(made, Local) or getattr(made, 'shared_query', False):
       raise ConfigurationError(
         f'BottleneckDense.inner made {self.inner}: expected a local function '
-        'with a W1 of its own, such as Dense or ConvolutionalDense'
+        'that has its own W1, such as Dense or ConvolutionalDense'
       )
 
   @property

@@ -177,7 +177,7 @@ def test_examples_are_what_the_model_gets():
 def test_a_task_of_another_vocabulary(tmp_path):
   path = tmp_path / 'some.model'
   vocabulary.train([f'a bird sang {i}' for i in range(99)], path, 26)
-  message = f'{TASK} has a vocabulary of its own for its inputs'
+  message = f'{TASK} has another vocabulary for its inputs'
   with pytest.raises(UserError, match=message):
     examples.from_task(inputs_of(name=str(path)), TASK, 'train', 1)
 

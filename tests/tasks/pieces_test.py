@@ -59,7 +59,7 @@ def test_sentinels_inside_are_not_doubled(model, tmp_path, form, count):
     (lambda m: add(m, [1, 0], 'x<extra_id_{}>'), None),
     (
       lambda m: (add(m, reversed(range(100))), m.pieces.add(piece='zz')),
-      "sentinels of its own, and 'zz' .piece 118. after them",
+      "its own sentinels, and 'zz' .piece 118. after them",
     ),
   ],
 )
