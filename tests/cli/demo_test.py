@@ -209,7 +209,7 @@ def wait_for(condition, process, seconds=1500):
       'length 129 exceeds Random.max_length = 128',
     ),
     ('--out {file}/x/y', 'is not a folder'),
-    ('--out ~/x', 'does not expand a ~'),
+    ('--out ~/x', 'the shell replaces ~ only'),
     ('--out gs://bucket/x', 'expected a local folder'),
   ],
 )
