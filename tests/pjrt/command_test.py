@@ -20,6 +20,7 @@ from tensorflow.compiler.xla import xla_data_pb2
 from tensorflow.compiler.xla.service import hlo_pb2
 
 import synth_mtf
+from synth_mtf.checkpoints.folder import step_of
 from synth_mtf.errors import UserError
 from synth_mtf.host import events, tpu_runtime
 from synth_mtf.pjrt import devices, estimator, program
@@ -159,7 +160,7 @@ def test_a_killed_run_resumes(words, run, trained, tmp_path):
     process.send_signal(signal.SIGKILL)
   # Steps beyond 6 would have nothing to do in the run of 6 steps.
   for path in tmp_path.glob('model.ckpt-*'):
-    if int(path.name.split('-')[1].split('.')[0]) > 2:
+    if step_of(path.name) > 2:  # perhaps the folder of an unfinished save
       path.unlink() if path.is_file() else shutil.rmtree(path)
   (tmp_path / 'checkpoint').write_text(
     'model_checkpoint_path: "model.ckpt-2"\n'
