@@ -125,12 +125,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _hf_folder(path: str) -> str:
   """Checks that a local folder of Hugging Face's T5 has a configuration."""
   file = os.path.join(path, 'config.json')
-  if not filesystem.is_bucket(path) and not os.path.isfile(file):
-    raise UserError(
-      f'{file} is missing; expected a folder of '
-      "Hugging Face's T5, with config.json and model.safetensors"
-    )
-  return path
+  if filesystem.is_bucket(path) or filesystem.exists(file):
+    return path
+  from synth_mtf.checkpoints import files
+
+  raise UserError(
+    f"{file} is missing; expected a folder of Hugging Face's T5, with "
+    f'config.json and model.safetensors.{files.instead(path)}'
+  )
 
 
 def _add_new_folder(parser: argparse.ArgumentParser) -> None:
