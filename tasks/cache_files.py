@@ -198,7 +198,7 @@ class _Statistics:
       if values.dtype.kind == 'i':
         tokens = values.size
         for token in not_tokens:
-          tokens -= np.count_nonzero(values == token)
+          tokens -= int(np.count_nonzero(values == token))
         self._tokens[name] = self._tokens.get(name, 0) + tokens
         self._max_tokens[name] = max(self._max_tokens.get(name, 0), tokens)
 
