@@ -190,13 +190,18 @@ def _frameworks() -> list[Column]:
 
 
 def _gpu(name: str) -> list[Column]:
-  found = section('h100', name)
+  steps = section('h100', name)
+  time, *use = _gpu_use(steps)
+  return [time, Column(_SPEED, steps, speed), *use]
+
+
+def _gpu_use(steps: Any) -> list[Column]:
+  """Returns how long steps take, and what they use of the GPU."""
   return [
-    Column('ms', found, milliseconds('.1f')),
-    Column(_SPEED, found, speed),
-    Column('TFLOP/s', found, number('tflops', '.0f')),
-    Column('share', found, number('share', '.0%')),
-    Column('GB', found, number('gb', '.1f')),
+    Column('ms', steps, milliseconds('.1f')),
+    Column('TFLOP/s', steps, number('tflops', '.0f')),
+    Column('share', steps, number('share', '.0%')),
+    Column('GB', steps, number('gb', '.1f')),
   ]
 
 
@@ -210,13 +215,7 @@ def _gpu_long() -> list[Column]:
 
 
 def _gpu_torch() -> list[Column]:
-  found = section('h100', 'torch')
-  return [
-    Column('ms', found, milliseconds('.1f')),
-    Column('TFLOP/s', found, number('tflops', '.0f')),
-    Column('share', found, number('share', '.0%')),
-    Column('GB', found, number('gb', '.1f')),
-  ]
+  return _gpu_use(section('h100', 'torch'))
 
 
 def _gpu_torch_long() -> list[Column]:

@@ -34,9 +34,9 @@ _REASON = re.compile(
 
 def check() -> None:
   """Raises a UserError if XLA would abort a run because of XLA_FLAGS."""
-  found = fault()
-  if found:
-    raise UserError(found)
+  message = fault()
+  if message:
+    raise UserError(message)
 
 
 def fault() -> str | None:

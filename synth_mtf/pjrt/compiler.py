@@ -63,8 +63,8 @@ class Cost(NamedTuple):
 
 def cost_of(executable: Any) -> Cost:
   """Returns what one of JAX's executables does."""
-  found = executable.cost_analysis()
-  return Cost(found['flops'], found['bytes accessed'])
+  counts = executable.cost_analysis()
+  return Cost(counts['flops'], counts['bytes accessed'])
 
 
 class Memory(NamedTuple):

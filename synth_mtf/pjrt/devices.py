@@ -58,10 +58,10 @@ def _not_found(kind: str, reason: str) -> UserError:
       f'--device={kind}: another process has the devices: {reason}\n'
       'A device serves one process: wait for the other one, or end it.'
     )
-  found = f'JAX {jax.__version__} finds none'
+  message = f'--device={kind}: JAX {jax.__version__} finds none'
   if reason:
-    found += f': {reason}'
-  return UserError(f'--device={kind}: {found}\n{jax_support.advice(kind)}')
+    message += f': {reason}'
+  return UserError(f'{message}\n{jax_support.advice(kind)}')
 
 
 def check_run(

@@ -71,7 +71,7 @@ def model_fn(
     programs: compiles for as many devices as the mesh has cores.
     **settings: the arguments of `host_model_fn`.
   """
-  settings['use_tpu'] = 'one program for all cores'  # anything that is true
+  settings['use_tpu'] = True  # or T5 builds for a session
   build_program = host_model_fn(**settings)
   # What another estimator compiled may have other settings.
   programs.clear()

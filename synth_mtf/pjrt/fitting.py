@@ -78,20 +78,20 @@ def on_slice(lowered: Lowered, name: str, python: str = COMPILER) -> Fit:
       out of memory.
   """
   check_compiler(python)
-  found = json.loads(_printed(lowered, name, python))
-  if 'error' not in found:
-    memory = compiler.Memory(**found['memory'])
-    there = compiler.SLICES[name].gigabytes * 2**30
-    return Fit(compiler.Cost(**found['cost']), memory, memory.needed, there)
-  used = _USED.search(found['error'])
+  printed = json.loads(_printed(lowered, name, python))
+  if 'error' not in printed:
+    memory = compiler.Memory(**printed['memory'])
+    limit = compiler.SLICES[name].gigabytes * 2**30
+    return Fit(compiler.Cost(**printed['cost']), memory, memory.needed, limit)
+  used = _USED.search(printed['error'])
   if not used:
-    raise UserError(f'the step does not compile for {name}: {found["error"]}')
-  needed, unit, limit, unit_of_limit = used.groups()
+    raise UserError(f'the step does not compile for {name}: {printed["error"]}')
+  needed, unit, limit_text, unit_of_limit = used.groups()
   return Fit(
     None,
     None,
     float(needed) * _UNITS[unit],
-    float(limit) * _UNITS[unit_of_limit],
+    float(limit_text) * _UNITS[unit_of_limit],
   )
 
 

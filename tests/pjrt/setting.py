@@ -2,33 +2,22 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow.compat.v1 as tf
 
+from benchmarks.accelerator.lower import SIZES, Size
 from synth_mtf.host import gin_files
 from synth_mtf.pjrt import lowering
 
 _DECODE = 'Bitransformer.decode'
 
 
-class Size(NamedTuple):
-  d_model: int
-  d_ff: int
-  num_heads: int
-  d_kv: int
-  vocab: int
-  batch: int
-  inputs: int
-  targets: int
-
-
-# For programs that are executed.
-TINY = Size(16, 32, 4, 4, 64, 8, 16, 8)
-# One block of each stack of T5 (Base), for programs that are only built.
-BASE = Size(768, 3072, 12, 64, 32128, 32, 512, 114)
+# For programs that are executed, and for those that are only built.
+TINY = SIZES['tiny']
+BASE = SIZES['base']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,10 +30,6 @@ class Setting:
   packed: bool = False  # whether rows hold several sequences
   bindings: Sequence[str] = ()
   size: Size = TINY
-
-  @property
-  def lengths(self) -> dict[str, int]:
-    return {'inputs': self.size.inputs, 'targets': self.size.targets}
 
   def parse(self) -> None:
     """Describes the step to gin."""
@@ -65,19 +50,23 @@ class Setting:
   def model_fn(self) -> lowering.ModelFn:
     """Returns T5's model function of the step; gin must describe it."""
     return lowering.model_fn_of_run(
-      self.size.batch, self.lengths, self.size.vocab
+      self.size.batch, self.size.lengths, self.size.vocab
     )
 
   def shapes(self) -> dict[str, list[int]]:
     """Returns the shapes of the features; gin must describe the step."""
     return lowering.feature_shapes(
-      self.size.batch, self.lengths, self.mode, self.packed
+      self.size.batch, self.size.lengths, self.mode, self.packed
     )
 
   def step(self) -> lowering.Step:
     """Builds the step for the cores of a TPU; gin must describe it."""
     return lowering.step_of_run(
-      self.size.batch, self.lengths, self.size.vocab, self.mode, self.packed
+      self.size.batch,
+      self.size.lengths,
+      self.size.vocab,
+      self.mode,
+      self.packed,
     )
 
   def features(self) -> dict[str, npt.NDArray[Any]]:
