@@ -62,9 +62,7 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
     self._run = opened.run
     self._inputs = opened.inputs
     self._model = opened.model
-    self._open: Loaded | None = Loaded(
-      opened.model, opened.inputs, checkpoint
-    )
+    self._open: Loaded | None = Loaded(opened.model, opened.inputs, checkpoint)
     self.label = opened.run.label
     self.step = self._loaded.step
     self.parameters = checkpoint.parameters if checkpoint else 0

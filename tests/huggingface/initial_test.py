@@ -132,7 +132,7 @@ def losses_of_mesh(variant, bindings, seeds, rows):
     fetches = [lowering.export_to_tf_tensor(loss)]
     fetches += [lowering.lowered_operation(op) for op in updates]
     advance = step.assign_add(1)
-    losses = []
+    losses: list[list[float]] = []
     with tf.Session() as session:
       for _ in seeds:  # each draw of the initial values is another one
         session.run(tf.global_variables_initializer())
