@@ -247,9 +247,9 @@ def _check_not_forked() -> None:
   _opened_in.add(os.getpid())
   if len(_opened_in) > 1:
     raise UserError(
-      'this process was forked from one that has loaded a model, and TensorFlow '
-      "cannot compute in it. Start it with multiprocessing's method 'spawn', or "
-      'load models only after the fork'
+      'this process was forked from one that has loaded a model, and '
+      "TensorFlow cannot compute in it. Start it with multiprocessing's method "
+      "'spawn', or load models only after the fork"
     )
 
 
