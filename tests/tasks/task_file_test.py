@@ -269,6 +269,16 @@ def test_blank_lines_are_skipped(file, name, blank, row, end, mark):
   assert re.search(f'{name}:[23]: a blank line; skipped .2 of 4 rows', note)
 
 
+@pytest.mark.parametrize('name, delimiter', [('d.csv', ','), ('d.tsv', '\t')])
+def test_blank_lines_before_the_header(file, name, delimiter):
+  header = delimiter.join(['premise', 'hypothesis', 'label'])
+  row = delimiter.join(['a', 'b', 'y'])
+  data = f'\ufeff\n \n{header}\n{row}\n'.encode()
+  assert examples(file, name, data) == ([NLI('a', 'b')], [])
+  with pytest.raises(UserError, match=f'{name}:3: .*without the column'):
+    examples(file, name, data.replace(b'label', b'lable'))
+
+
 @pytest.mark.parametrize(
   'name, row',
   [
@@ -323,7 +333,7 @@ def test_quotes_of_csv_in_tsv_are_reported(file):
     (
       'd.tsv',
       'premise\thypothesis\tlabel\n"a\nb"\tc\ty\n',
-      '2: 1 tab-separated columns.*add `quotes: csv` to the task file',
+      '2: 1 columns, separated by tabs.*add `quotes: csv` to the task file',
     ),
   ],
 )
