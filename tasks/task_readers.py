@@ -104,11 +104,10 @@ class TableReader(TaskReader):
   def read_header(
     self, path: str
   ) -> tuple[formats.Record, Sequence[str] | None]:
-    line, header = 1, formats.Record(b'', 0)
     with filesystem.reading(path) as stream, formats.fault_at(path, 1):
-      for line, header in enumerate(self.split(stream, 0), 1):
-        if header.unmarked.strip():
-          break
+      rows = enumerate(self.split(stream, 0), start=1)
+      filled = (row for row in rows if row[1].unmarked.strip())
+      line, header = next(filled, (1, formats.Record(b'', 0)))
     with formats.fault_at(path, line):
       names = self.fields(header)
       first = self.delimiter.join(names)
