@@ -104,7 +104,9 @@ def _misdescribed(
   name = os.path.basename(seqio.get_cached_info_path(folder, split))
   try:
     with tf.Graph().as_default(), tf.Session() as session:
-      cache = seqio.dataset_providers._CachedDataSource(folder, split)
+      cache = seqio.dataset_providers._CachedDataSource(  # noqa: SLF001
+        folder, split
+      )
       dataset = cache.get_dataset(split, shuffle=False)
       session.run(tf.data.make_one_shot_iterator(dataset).get_next())
   except Exception:  # of seqio or TensorFlow: it may be anything

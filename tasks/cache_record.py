@@ -152,7 +152,7 @@ def of_task(task: str) -> Record | None:
   if cache_dir is None:
     return None
   folder = folder_of(cache_dir, task)
-  with filesystem.named_by('--cache_dir'):
+  with filesystem.named_by(data_settings.name_of('cache_dir')):
     return _read_once(folder) if is_completed(folder) else None
 
 

@@ -76,10 +76,9 @@ def _folder(task: seqio.Task) -> str | None:
   """Returns the folder in which a task is cached, or begun to be."""
   for cache_dir in seqio.get_global_cache_dirs():
     folder = cache_record.folder_of(cache_dir, task.name)
-    with filesystem.named_by('--cache_dir'):
-      for mark in (COMPLETED, cache_record.RECORD):
-        if filesystem.exists(os.path.join(folder, mark)):
-          return folder
+    for mark in (COMPLETED, cache_record.RECORD):
+      if filesystem.exists(os.path.join(folder, mark)):
+        return folder
   return None
 
 
