@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from synth_mtf.storage import filesystem
 from synth_mtf.tasks.files import formats
 
 # Texts, each with the column that follows it, if any.
@@ -32,7 +31,8 @@ class TaskReader(formats.Reader):
   """Base class for readers that fill templates with the columns of a row.
 
   In every format, a blank line is skipped, a row without a target is malformed,
-  and other empty cells are kept. All but the second are reported as odd.
+  and other empty cells are kept. All but the second are reported as odd. A byte
+  order mark is left out of every row, since files may be joined.
   """
 
   templates: Mapping[str, Template]
@@ -49,11 +49,20 @@ class TaskReader(formats.Reader):
       columns.extend(column for _, column in template if column)
     self.columns: Sequence[str] = columns
 
+  def first_row(self, path: str) -> tuple[formats.Record, int]:
+    """Returns the first row that is not blank, and its line."""
+    with formats.fault_at(path, 1):
+      for record in self.records(path):
+        if record.unmarked.strip():
+          return record, 1 + formats.lines_before(path, record.start)
+    return formats.Record(b'', 0), 1
+
   @abc.abstractmethod
   def row(self, record: formats.Record) -> dict[str, str]:
     """Returns the columns by name."""
 
   def parse(self, record: formats.Record) -> formats.Items:
+    record = record._replace(data=record.data.removeprefix(formats.BOM))
     formats.skip_blank(record)
     row = self.row(record)
     inputs = _filled(self.templates['inputs'], row)
@@ -104,10 +113,7 @@ class TableReader(TaskReader):
   def read_header(
     self, path: str
   ) -> tuple[formats.Record, Sequence[str] | None]:
-    with filesystem.reading(path) as stream, formats.fault_at(path, 1):
-      rows = enumerate(self.split(stream, 0), start=1)
-      filled = (row for row in rows if row[1].unmarked.strip())
-      line, header = next(filled, (1, formats.Record(b'', 0)))
+    header, line = self.first_row(path)
     with formats.fault_at(path, line):
       names = self.fields(header)
       first = self.delimiter.join(names)

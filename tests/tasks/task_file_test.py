@@ -269,14 +269,24 @@ def test_blank_lines_are_skipped(file, name, blank, row, end, mark):
   assert re.search(f'{name}:[23]: a blank line; skipped .2 of 4 rows', note)
 
 
-@pytest.mark.parametrize('name, delimiter', [('d.csv', ','), ('d.tsv', '\t')])
-def test_blank_lines_before_the_header(file, name, delimiter):
-  header = delimiter.join(['premise', 'hypothesis', 'label'])
-  row = delimiter.join(['a', 'b', 'y'])
-  data = f'\ufeff\n \n{header}\n{row}\n'.encode()
-  assert examples(file, name, data) == ([NLI('a', 'b')], [])
-  with pytest.raises(UserError, match=f'{name}:3: .*without the column'):
-    examples(file, name, data.replace(b'label', b'lable'))
+@pytest.mark.parametrize(
+  'name, header, row',
+  [
+    ('d.csv', b'premise,hypothesis,label\n', b'a,b,y\n'),
+    ('d.tsv', b'premise\thypothesis\tlabel\n', b'a\tb\ty\n'),
+    ('d.jsonl', b'', b'{"premise":"a", "hypothesis":"b", "label":"y"}\n'),
+  ],
+)
+def test_blank_lines_first_and_marks_inside(file, name, header, row):
+  """As where files were joined."""
+  mark = b'\xef\xbb\xbf'
+  data = mark + b'\n \n' + header + row + mark + row
+  assert examples(file, name, data)[0] == [NLI('a', 'b')] * 2
+  with pytest.raises(UserError, match=f'{name}:[56]: '):
+    examples(file, name, data + b'three')
+  if header:
+    with pytest.raises(UserError, match=f"{name}:3: a first line .* 'prem"):
+      examples(file, name, b'\n\nnothing\n')
 
 
 @pytest.mark.parametrize(
