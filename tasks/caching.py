@@ -191,7 +191,7 @@ def begin(
 def _begun(folder: str) -> dict[str, Split]:
   """Returns what an earlier command has written to a folder."""
   if not filesystem.is_bucket(folder):
-    atomic.check_writable(folder, '--out: the folder')
+    atomic.check_writable(folder, '--out')
   record = cache_record.read(folder)
   if record is not None:
     return record.splits
@@ -269,9 +269,9 @@ def definition_of(task: seqio.Task, split: str) -> str:
 
 
 def _data(task: seqio.Task) -> str:
-  folder = data_settings.settings().data_dir_of(task.name)
   is_ours = isinstance(task.source, TwoSources) and not task.source.folder
-  return paths.GENERATED if is_ours and paths.holds_samples(folder) else ''
+  has_samples = is_ours and data_settings.settings().has_samples(task.name)
+  return paths.GENERATED if has_samples else ''
 
 
 def vocabularies_of(task: seqio.Task) -> dict[str, dict[str, Any]]:
