@@ -276,7 +276,7 @@ def column_above(distance):
   return weights
 
 
-# Of which nobody sees that column; whoever does multiplies rounding errors by it.
+# Nobody sees that column: it would multiply rounding errors.
 SHORT = family.Rows(
   PADDED.ids * (np.arange(7) < 5), PADDED.inputs * (np.arange(9) < 5)
 )
