@@ -6,6 +6,7 @@ model.predict(['cola sentence: The book was read by.'])
 
 import contextlib
 import operator
+import os
 import pathlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +27,7 @@ from synth_mtf.results.runs import LAST
 _BATCH = 16  # examples at a time; logits of a large vocabulary fill the memory
 _LENGTH = 512  # of targets, if neither the run nor the caller limits it
 _EOS = 1
+_opened_in: set[int] = set()  # the processes that have loaded a model
 
 
 class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
@@ -50,6 +52,7 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
     module_import: str | Sequence[str] = (),
   ) -> None:
     """Loads a model; the arguments are those of `synth_mtf.load`."""
+    _check_not_forked()
     if isinstance(module_import, str):
       module_import = [module_import]
     import_modules(module_import)
@@ -59,7 +62,7 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
     self._run = opened.run
     self._inputs = opened.inputs
     self._model = opened.model
-    self._loaded = Loaded(opened.model, opened.inputs, checkpoint)
+    self._open: Loaded | None = Loaded(opened.model, opened.inputs, checkpoint)
     self.label = opened.run.label
     self.step = self._loaded.step
     self.parameters = checkpoint.parameters if checkpoint else 0
@@ -79,7 +82,24 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
 
   def close(self) -> None:
     """Frees the memory; the model cannot be used any more."""
-    self._loaded.close()
+    if self._open is not None:
+      self._open.close()
+      self._open = None
+
+  @property
+  def _loaded(self) -> Loaded:
+    """The model in its session.
+
+    Raises:
+      UserError: if it cannot compute: it is closed, or this process is a fork.
+    """
+    _check_not_forked()
+    if self._open is None:
+      raise UserError(
+        f'the model of {self.folder} is closed: load it again, with '
+        f'synth_mtf.load({self.folder!r})'
+      )
+    return self._open
 
   def predict(
     self,
@@ -134,6 +154,11 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
     Raises:
       UserError: a text is empty or too long, or the model has no decoder.
     """
+    targets = _texts('targets', targets)
+    if inputs is not None:
+      inputs = _texts('inputs', inputs)
+    if not inputs and not targets:
+      return []
     ids = self._examples(
       inputs=() if inputs is None else inputs, targets=targets
     ).ids
@@ -153,8 +178,12 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
     Without targets, only the encoder is shown. A language model has one side.
 
     Raises:
-      UserError: a text is empty or too long, or no layer has weights.
+      UserError: there is no text, one is empty or too long, or no layer has
+        weights.
     """
+    inputs = _texts('inputs', inputs)
+    if not inputs:
+      raise UserError('attention needs at least one text, and inputs is empty')
     examples = self._examples(
       inputs=inputs, targets=() if targets is None else targets
     )
@@ -210,12 +239,32 @@ def _split(folder: str, step: int | None) -> tuple[str, int | None]:
   return str(path.parent), int(name[1])
 
 
+def _check_not_forked() -> None:
+  """Raises a UserError in a fork of a process that has loaded a model.
+
+  TensorFlow's threads are not forked: a session would wait for them forever.
+  """
+  _opened_in.add(os.getpid())
+  if len(_opened_in) > 1:
+    raise UserError(
+      'this process was forked from one that has loaded a model, and '
+      "TensorFlow cannot compute in it. Start it with multiprocessing's method "
+      "'spawn', or load models only after the fork"
+    )
+
+
 def _texts(name: str, given: Any) -> list[str]:
   """Returns texts as a list.
 
   Raises:
     UserError: if they are anything else, or cannot be encoded.
   """
+  if hasattr(given, 'columns'):  # iterates over their names
+    columns = ', '.join(map(repr, given.columns))
+    raise UserError(
+      f'{name} is a table with the columns {columns:.80}: expected a list of '
+      'texts, such as one of its columns'
+    )
   entries: list[Any] | None = None
   if not isinstance(given, (str, bytes, Mapping)):
     with contextlib.suppress(TypeError):  # an array may have no dimensions

@@ -5,12 +5,14 @@ another task's file, would give a run fewer or other examples without an error.
 """
 
 import concurrent.futures
+import dataclasses
 import fnmatch
 import os
 from collections.abc import Sequence
 from typing import Any
 
 import seqio
+import tensorflow.compat.v1 as tf
 
 from synth_mtf.storage import filesystem, json_files
 from synth_mtf.tasks import cache_files, cache_record, caching
@@ -70,23 +72,19 @@ def of_unrecorded(folder: str, split: str, task: seqio.Task) -> list[str]:
   faults = _missing(folder, split)
   if faults:
     return faults
-  info_path = seqio.get_cached_info_path(folder, split)
-  num_shards = _description(info_path).get('num_shards')
-  if not isinstance(num_shards, int) or num_shards < 1:
-    name = os.path.basename(info_path)
-    return [f'in {name}, num_shards is {num_shards!r}; expected a number']
-  faults = _misplaced(folder, split, num_shards)
+  described = cache_record.of_split(folder, split)
+  faults = _misplaced(folder, split, described.num_shards)
   if faults:
     return faults
-  paths = _paths(folder, split, num_shards)
+  paths = _paths(folder, split, described.num_shards)
   size = sum(_sizes(paths))
-  stats = _description(seqio.get_cached_stats_path(folder, split))
-  if not size or not stats.get('examples'):
+  stats = cache_record.statistics(folder, split)
+  if not size or not stats['examples']:
     return [f'it has no example of {split!r}']
   if size > _MOST_BYTES_READ:
-    return []
+    return _misdescribed(folder, split, paths, described)
   counted = task.output_features if size <= _MOST_BYTES_PARSED else {}
-  read = Split(num_shards=num_shards, rows=None, source='', definition='')
+  read = dataclasses.replace(described, shards={})
   for number, path in enumerate(paths):
     read.shards[number], problem = cache_files.described(path, counted)
     if problem:
@@ -96,7 +94,27 @@ def of_unrecorded(folder: str, split: str, task: seqio.Task) -> list[str]:
       faults.append(
         f'{key} of {split!r} are {found:,}; {stats[key]:,} were written'
       )
-  return _shortened(faults)
+  return _shortened(faults or _misdescribed(folder, split, paths, described))
+
+
+def _misdescribed(
+  folder: str, split: str, paths: Sequence[str], described: Split
+) -> list[str]:
+  """Returns whether the first example is not as seqio's file describes it."""
+  name = os.path.basename(seqio.get_cached_info_path(folder, split))
+  try:
+    with tf.Graph().as_default(), tf.Session() as session:
+      cache = seqio.dataset_providers._CachedDataSource(  # noqa: SLF001
+        folder, split
+      )
+      dataset = cache.get_dataset(split, shuffle=False)
+      session.run(tf.data.make_one_shot_iterator(dataset).get_next())
+  except Exception:  # of seqio or TensorFlow: it may be anything
+    return [f'its files do not hold what {name} describes']
+  unknown = cache_files.names_in(paths) - described.features.keys()
+  if unknown:
+    return [f'{name} leaves out {_listed(unknown)} in its files']
+  return []
 
 
 def is_absent(folder: str, split: str) -> bool:

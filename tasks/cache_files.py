@@ -2,7 +2,7 @@
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -87,6 +87,16 @@ def described(
 
   _, problem = _read(path, add)
   return statistics.shard(filesystem.size(path)), problem
+
+
+def names_in(paths: Sequence[str]) -> set[str]:
+  """Returns the names of the features of the first example."""
+  for path in paths:
+    for record in tf.python_io.tf_record_iterator(path):
+      names = tf.train.Example.FromString(record).features.feature
+      # seqio writes the lengths of rows with a ragged feature.
+      return {name for name in names if '/' not in name}
+  return set()
 
 
 def _read(path: str, use: Callable[[bytes], None]) -> tuple[int, str]:

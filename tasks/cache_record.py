@@ -9,17 +9,23 @@ were written from, and each file once it has been read back.
 import dataclasses
 import functools
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import seqio
 
+from synth_mtf.errors import UserError
 from synth_mtf.storage import filesystem, json_files
 from synth_mtf.tasks import data_settings
 
 RECORD = 'synth_mtf.json'
 COMPLETED = 'COMPLETED'
 _FORMAT = 1
+_INFO = re.compile(r'info\.(.+)\.json')
+_MOST_SHARDS = 99_999  # the numbers in the names of files have five digits
+# What TensorFlow's examples hold, as seqio's reader knows it.
+_TYPES = ('bool', 'float32', 'int32', 'int64', 'string')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,21 +143,103 @@ def write(folder: str, record: Record) -> None:
 
 
 def of_task(task: str) -> Record | None:
-  """Returns the record of a task in the cache that the settings name.
+  """Returns what is in the cache of a task that the settings name.
 
-  A cache that is not complete counts as none.
+  A cache that is not complete counts as none. Of a cache by seqio's own job,
+  which leaves no record, the splits and their sizes are known.
   """
   cache_dir = data_settings.settings().cache_dir
   if cache_dir is None:
     return None
   folder = folder_of(cache_dir, task)
-  with filesystem.named_by('--cache_dir'):
+  with filesystem.named_by(data_settings.name_of('cache_dir')):
     return _read_once(folder) if is_completed(folder) else None
 
 
 @functools.cache
-def _read_once(folder: str) -> Record | None:
-  return read(folder)
+def _read_once(folder: str) -> Record:
+  return read(folder) or _of_seqio(folder)
+
+
+def _of_seqio(folder: str) -> Record:
+  """Returns what seqio's own files say of a cache without a record."""
+  found = map(_INFO.fullmatch, sorted(listed(folder)))
+  splits = {match[1]: of_split(folder, match[1]) for match in found if match}
+  if not splits:
+    raise UserError(
+      f'the cache {folder} has no split: there is no info.<split>.json in it, '
+      'though it is marked as complete. Copy it again, or write another one.'
+    )
+  return Record(
+    task=os.path.basename(folder),
+    command=(),
+    vocabularies={},
+    task_splits=[*splits],
+    data='',
+    splits=splits,
+  )
+
+
+def of_split(folder: str, split: str) -> Split:
+  """Returns what seqio's own files say of a split; its rows are examples.
+
+  Raises:
+    UserError: a file is missing, or says what seqio does not write.
+  """
+  name = os.path.basename(seqio.get_cached_info_path(folder, split))
+  described = _json(folder, name, _described)
+  counts = statistics(folder, split)
+  return dataclasses.replace(described, rows=counts['examples'])
+
+
+def statistics(folder: str, split: str) -> Mapping[str, int]:
+  """Returns seqio's numbers of the examples and tokens of a split."""
+  name = os.path.basename(seqio.get_cached_stats_path(folder, split))
+  return _json(folder, name, _counts)
+
+
+def _json(folder: str, name: str, parse: Callable[[Any], Any]) -> Any:
+  content = json_files.read(folder, name, parse)
+  if content is None:
+    raise UserError(
+      f'the cache {folder} has no {name}, which seqio reads. Copy it again, or '
+      'write another one.'
+    )
+  return content
+
+
+def _described(content: Any) -> Split:
+  """Parses `info.<split>.json`."""
+  num_shards, features = content['num_shards'], content['features']
+  is_number = type(num_shards) is int and 1 <= num_shards <= _MOST_SHARDS
+  _expect(is_number, f'num_shards is {num_shards!r}', 'a number of files')
+  for name, feature in features.items():
+    size, kind = feature['shape'], feature['dtype']
+    are_sizes = all(n is None or type(n) is int and n >= 0 for n in size)
+    _expect(are_sizes, f'the shape of {name!r} is {size!r}', 'sizes or null')
+    _expect(
+      kind in _TYPES, f'{name!r} has the dtype {kind!r}', ' or '.join(_TYPES)
+    )
+  return Split(
+    num_shards=num_shards,
+    rows=None,
+    source="seqio's own job",
+    definition='',
+    features=features,
+  )
+
+
+def _counts(content: Any) -> Mapping[str, int]:
+  """Parses `stats.<split>.json`."""
+  for name, count in {'examples': None, **content}.items():
+    is_count = type(count) in (int, float) and 0 <= count < 2**63
+    _expect(is_count, f'{name} is {count!r}', 'a number, 0 or more')
+  return content
+
+
+def _expect(condition: bool, found: str, expected: str) -> None:
+  if not condition:
+    raise ValueError(f'{found}; expected {expected}')
 
 
 def _parsed(content: Any) -> Record:

@@ -29,15 +29,16 @@ def check(name: str, split: str) -> None:
     split: read of all tasks that have it.
 
   Raises:
-    UserError: a task is not in a cache, its cache is half-written or lacks the
-      split or a file, a file is not what was written, or it was written with
-      another vocabulary, for another definition of the task, or from other
-      files.
+    UserError: no task has the split, a task is not in a cache, its cache is
+      half-written or lacks the split or a file, a file is not what was written,
+      or it was written with another vocabulary, for another definition of the
+      task, or from other files.
   """
   missing = []
   changed = []
   uncached = []
-  for task in seqio.get_subtasks(get(name)):
+  subtasks = seqio.get_subtasks(get(name))
+  for task in subtasks:
     folder = _folder(task)
     if folder is None:
       uncached.append(task.name)
@@ -63,16 +64,21 @@ def check(name: str, split: str) -> None:
     )
   if faults:
     raise UserError('\n'.join(faults))
+  known: set[str] = set().union(*[task.splits for task in subtasks])
+  if split not in known:
+    raise UserError(
+      f'{name} has no split {split!r} in the cache; it has '
+      f'{", ".join(sorted(known))}.'
+    )
 
 
 def _folder(task: seqio.Task) -> str | None:
   """Returns the folder in which a task is cached, or begun to be."""
   for cache_dir in seqio.get_global_cache_dirs():
     folder = cache_record.folder_of(cache_dir, task.name)
-    with filesystem.named_by('--cache_dir'):
-      for mark in (COMPLETED, cache_record.RECORD):
-        if filesystem.exists(os.path.join(folder, mark)):
-          return folder
+    for mark in (COMPLETED, cache_record.RECORD):
+      if filesystem.exists(os.path.join(folder, mark)):
+        return folder
   return None
 
 
@@ -153,10 +159,9 @@ def _here(task: seqio.Task, split: str, cached: Split) -> Split:
   are_files = cached.size > 0
   if not (are_files and official and official.existing_files(split)):
     return here
-  indexes = official.indexes(split)
   return dataclasses.replace(
     here,
-    digest=SplitRows(task.name, split, indexes).digest,
+    digest=SplitRows.of(official, split).digest,
     size=size_of_files(official, split),
   )
 

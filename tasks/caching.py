@@ -191,7 +191,7 @@ def begin(
 def _begun(folder: str) -> dict[str, Split]:
   """Returns what an earlier command has written to a folder."""
   if not filesystem.is_bucket(folder):
-    atomic.check_writable(folder, '--out: the folder')
+    atomic.check_writable(folder, '--out')
   record = cache_record.read(folder)
   if record is not None:
     return record.splits
@@ -228,7 +228,7 @@ def _plan(task: seqio.Task, split: str) -> Split:
       source=f'TensorFlow Datasets {name}'.strip(),
       definition=definition_of(task, split),
     )
-  indexes = source.check(split)
+  source.check(split)
   rows = source.num_input_examples(split)
   if split == 'train':
     most = _TRAIN_SHARDS if rows is None else rows // _ROWS_PER_SHARD
@@ -238,7 +238,7 @@ def _plan(task: seqio.Task, split: str) -> Split:
     rows=rows,
     source='files',
     definition=definition_of(task, split),
-    digest=SplitRows(task.name, split, indexes).digest,
+    digest=SplitRows.of(source, split).digest,
     size=size_of_files(source, split),
   )
 
@@ -248,7 +248,7 @@ def size_of_files(source: FilesDataSource, split: str) -> int:
   paths: list[str] = []
   for path, reader in source.existing_files(split).items():
     paths.extend(reader.files(path))
-  return filesystem.total_bytes(paths)
+  return source.total_bytes(paths)
 
 
 def _chosen(task: seqio.Task) -> seqio.DataSource:
@@ -269,9 +269,9 @@ def definition_of(task: seqio.Task, split: str) -> str:
 
 
 def _data(task: seqio.Task) -> str:
-  folder = data_settings.settings().data_dir_of(task.name)
   is_ours = isinstance(task.source, TwoSources) and not task.source.folder
-  return paths.GENERATED if is_ours and paths.holds_samples(folder) else ''
+  has_samples = is_ours and data_settings.settings().has_samples(task.name)
+  return paths.GENERATED if has_samples else ''
 
 
 def vocabularies_of(task: seqio.Task) -> dict[str, dict[str, Any]]:

@@ -17,7 +17,9 @@ from typing import Any
 import gin
 from absl import flags
 
+from synth_mtf import paths
 from synth_mtf.errors import UserError
+from synth_mtf.storage import filesystem
 
 TFDS = 'tfds'
 BYTES = 'bytes'
@@ -47,6 +49,24 @@ class Settings:
       if fnmatch.fnmatchcase(task_name, pattern):
         return folder
     return self.data_dir
+
+  def name_of_data_dir(self, task_name: str) -> str:
+    """Returns the name of the setting that `data_dir_of` follows."""
+    for pattern, _ in self.task_data_dirs:
+      if fnmatch.fnmatchcase(task_name, pattern):
+        return name_of('task_data_dirs')
+    return name_of('data_dir')
+
+  def has_samples(self, task_name: str) -> bool:
+    """Whether the official files of a task are the generated samples."""
+    with filesystem.named_by(self.name_of_data_dir(task_name)):
+      return paths.holds_samples(self.data_dir_of(task_name))
+
+
+def name_of(setting: str) -> str:
+  """Returns the three names of a setting, for messages."""
+  variable = f'SYNTH_MTF_{setting.upper()}'
+  return f'--{setting} ({variable}, synth_mtf.tasks.settings.{setting})'
 
 
 @gin.configurable(module='synth_mtf.tasks')

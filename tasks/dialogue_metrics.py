@@ -90,8 +90,8 @@ def embedding_similarity(
   path = data_settings.settings().word_vectors
   if not path:
     raise ValueError(
-      'it needs word vectors; set synth_mtf.tasks.settings.word_vectors '
-      '(SYNTH_MTF_WORD_VECTORS, --word_vectors) to a word2vec or GloVe file'
+      f'it needs word vectors; set {data_settings.name_of("word_vectors")} to '
+      'a word2vec or GloVe file'
     )
   vectors = _word_vectors(path)
   similarities = []

@@ -69,6 +69,11 @@ def register() -> Sequence[str]:
 
   Returns the names. After a UserError, nothing in the files is registered.
   """
+  with filesystem.named_by(data_settings.name_of('task_file')):
+    return _register_all()
+
+
+def _register_all() -> Sequence[str]:
   setting = data_settings.settings().task_file or ''
   paths = [os.path.expanduser(p.strip()) for p in setting.split(',') if p]
   state = {setting: filesystem.state(paths)}
@@ -217,14 +222,15 @@ def _register(path: str) -> None:
   numbers = postprocess is task_readers.number
   folder = os.path.dirname(path) or '.'
   splits = {}
-  with formats.fault_at(path, lines['files']):
+  place = f'{path}:{lines["files"]}'
+  with formats.fault_at(path, lines['files']), filesystem.named_by(place):
     for split, file in fields['files'].items():
       splits[split] = _split(
         file, split, folder, quotes, templates, labels, numbers
       )
   seqio.TaskRegistry.add(
     task,
-    source=source.TwoSources(task, splits, None, folder),
+    source=source.TwoSources(task, splits, None, folder, place),
     preprocessors=TOKENIZE,
     postprocess_fn=postprocess,
     metric_fns=[_metric(name, labels) for name in names],

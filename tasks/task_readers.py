@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from synth_mtf.storage import filesystem
 from synth_mtf.tasks.files import formats
 
 # Texts, each with the column that follows it, if any.
@@ -32,7 +31,8 @@ class TaskReader(formats.Reader):
   """Base class for readers that fill templates with the columns of a row.
 
   In every format, a blank line is skipped, a row without a target is malformed,
-  and other empty cells are kept. All but the second are reported as odd.
+  and other empty cells are kept. All but the second are reported as odd. A byte
+  order mark is left out of every row, since files may be joined.
   """
 
   templates: Mapping[str, Template]
@@ -49,11 +49,20 @@ class TaskReader(formats.Reader):
       columns.extend(column for _, column in template if column)
     self.columns: Sequence[str] = columns
 
+  def first_row(self, path: str) -> tuple[formats.Record, int]:
+    """Returns the first row that is not blank, and its line."""
+    with formats.fault_at(path, 1):
+      for record in self.records(path):
+        if record.unmarked.strip():
+          return record, 1 + formats.lines_before(path, record.start)
+    return formats.Record(b'', 0), 1
+
   @abc.abstractmethod
   def row(self, record: formats.Record) -> dict[str, str]:
     """Returns the columns by name."""
 
   def parse(self, record: formats.Record) -> formats.Items:
+    record = record._replace(data=record.data.removeprefix(formats.BOM))
     formats.skip_blank(record)
     row = self.row(record)
     inputs = _filled(self.templates['inputs'], row)
@@ -91,26 +100,45 @@ def _filled(template: Template, row: Mapping[str, str]) -> str:
   return text
 
 
-class TsvReader(formats.TsvReader, TaskReader):
-  """Reads a TSV file with a header, in which quotes are plain text.
+class TableReader(TaskReader):
+  """Base class for readers of rows whose columns have names in a header."""
 
-  Quotes that csv or pandas wrote are reported.
-  """
+  delimiter = '\t'
+  delimiter_name = 'tabs'
 
-  exact = True
-  reports_line_ends = False
+  @abc.abstractmethod
+  def fields(self, record: formats.Record) -> list[str]:
+    """Returns the texts between the delimiters of a row."""
 
   def read_header(
     self, path: str
   ) -> tuple[formats.Record, Sequence[str] | None]:
-    with filesystem.reading(path) as stream, formats.fault_at(path, 1):
-      line = next(formats.lines(stream), b'')
-      first = formats.decode(line.removeprefix(formats.BOM))
-      _refuse_other_formats(first, self.columns)
-    return super().read_header(path)
+    header, line = self.first_row(path)
+    with formats.fault_at(path, line):
+      names = self.fields(header)
+      first = self.delimiter.join(names)
+      _refuse_other_formats(first, self.columns, self.delimiter_name)
+      formats.check_header(names, self.columns)
+    return header, names
 
-  def is_row(self, line: bytes) -> bool:
-    return True  # `parse` skips those that are blank
+  def row(self, record: formats.Record) -> dict[str, str]:
+    names = record.columns or self.columns
+    return formats.by_name(names, self.fields(record), self.delimiter_name)
+
+
+class TsvReader(TableReader):
+  """Reads TSV in which quotes are plain text; a carriage return ends a row.
+
+  Quotes that csv or pandas wrote are reported.
+  """
+
+  def split(self, stream: Any, start: int) -> Iterator[formats.Record]:
+    for line in formats.lines_and_returns(stream):
+      yield formats.Record(line, start)
+      start += len(line)
+
+  def fields(self, record: formats.Record) -> list[str]:
+    return record.line.split(self.delimiter)
 
   def oddities(self, record: formats.Record) -> Iterator[formats.Oddity]:
     if any(map(_is_quoted, record.unmarked.rstrip(b'\r\n').split(b'\t'))):
@@ -139,14 +167,14 @@ def _is_quoted(field: bytes) -> bool:
 
 
 class PlainTsvReader(TsvReader):
-  """Reads a TSV file with a header, all of whose quotes are plain text."""
+  """Reads TSV in which all quotes are meant as text."""
 
   def oddities(self, record: formats.Record) -> Iterator[formats.Oddity]:
     yield from ()
 
 
-class CsvReader(TaskReader):
-  """Reads CSV with a header, as csv and pandas write it (RFC 4180).
+class CsvReader(TableReader):
+  """Reads CSV as csv and pandas write it (RFC 4180).
 
   A field may be in double quotes. Quotes inside it are doubled, and it may hold
   line breaks.
@@ -154,21 +182,6 @@ class CsvReader(TaskReader):
 
   delimiter = ','
   delimiter_name = 'commas'
-
-  def read_header(
-    self, path: str
-  ) -> tuple[formats.Record, Sequence[str] | None]:
-    header = formats.Record(b'', 0)
-    with filesystem.reading(path) as stream:
-      for header in self.split(stream, 0):
-        if header.unmarked.strip():
-          break
-    with formats.fault_at(path, 1):
-      names = self._fields(header)
-      if len(names) == 1:
-        _refuse_other_formats(names[0], self.columns, self.delimiter_name)
-      formats.check_header(names, self.columns)
-    return header, names
 
   def split(self, stream: Any, start: int) -> Iterator[formats.Record]:
     while True:
@@ -182,18 +195,7 @@ class CsvReader(TaskReader):
       yield formats.Record(lines.data, start)
       start += len(lines.data)
 
-  def row(self, record: formats.Record) -> dict[str, str]:
-    names = record.columns or self.columns
-    fields = self._fields(record)
-    formats.expect(
-      len(fields) == len(names),
-      f'{len(fields)} columns, separated by {self.delimiter_name}: '
-      f'{formats.quote(" | ".join(fields))}',
-      f'{len(names)} ({", ".join(names)})',
-    )
-    return dict(zip(names, fields, strict=True))
-
-  def _fields(self, record: formats.Record) -> list[str]:
+  def fields(self, record: formats.Record) -> list[str]:
     text = formats.decode(record.unmarked)
     try:
       rows = [*csv.reader([text], delimiter=self.delimiter, strict=True)]

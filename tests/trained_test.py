@@ -1,11 +1,14 @@
 """The four lines of Python, against NumPy and in batches of any size."""
 
 import json
+import multiprocessing
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import weakref
 from typing import Any
 
@@ -207,11 +210,49 @@ def test_a_language_model_scores(tmp_path):
     ),
     (lambda m: m.score(['a'], ['b', 'c']), '1 inputs and 2 targets'),
     (lambda m: m.score(['a'], []), 'score needs a decoder, and a target'),
+    (
+      lambda m: m.predict(pd.DataFrame({'sentence': ['a'], 'label': [1]})),
+      "a table with the columns 'sentence', 'label': expected a list",
+    ),
+    (lambda m: m.attention([]), 'needs at least one text'),
   ],
 )
 def test_texts_that_do_not_fit(folder, call, message):
   with synth_mtf.load(folder) as one, pytest.raises(UserError, match=message):
     call(one)
+
+
+def test_a_closed_model_says_so(folder):
+  with synth_mtf.load(folder) as one:
+    pass
+  one.close()  # again
+  for call in (one.predict, one.attention, lambda x: one.score(x, x)):
+    with pytest.raises(UserError, match=f'of {folder} is closed: load it'):
+      call(['a'])
+
+
+def test_a_fork_says_that_it_cannot_compute(folder):
+  """Instead of waiting for threads that were not forked."""
+  results: Any = multiprocessing.get_context('fork').SimpleQueue()
+  with synth_mtf.load(folder) as one:
+    for call in (lambda: one.predict(['a']), lambda: synth_mtf.load(folder)):
+      child = os.fork()
+      if not child:
+        try:
+          call()
+        except UserError as error:
+          results.put(str(error))
+        finally:
+          os._exit(0)
+      deadline = time.monotonic() + 60
+      while not os.waitpid(child, os.WNOHANG)[0]:
+        if time.monotonic() > deadline:
+          os.kill(child, signal.SIGKILL)
+          os.waitpid(child, 0)
+          pytest.fail('the fork waits')
+        time.sleep(0.1)
+      assert not results.empty()
+      assert "method 'spawn'" in results.get()
 
 
 def test_any_series_of_texts(folder):
@@ -228,6 +269,7 @@ def test_any_series_of_texts(folder):
     scores = one.score(np.array(INPUTS), pd.Series(TARGETS))
     np.testing.assert_allclose(scores, one.score(INPUTS, TARGETS))
     assert one.predict(np.array([])) == []
+    assert one.score([], []) == one.score(None, ()) == []
 
 
 def test_few_shapes_are_kept(folder, monkeypatch):

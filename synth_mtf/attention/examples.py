@@ -143,12 +143,12 @@ def from_file(model: ModelInputs, path: str) -> Examples:
     rows.append(line.split('\t'))
     columns = len(rows[-1])
     if columns > 2 or columns != len(rows[0]):
-      raise UserError(
+      raise filesystem.Unreadable(
         f'{path}:{number}: {columns} columns; expected an input, or an input, '
         'a tab and its target, and the same in all lines'
       )
   if not rows:
-    raise UserError(
+    raise filesystem.Unreadable(
       f'{path} is missing or empty; expected one example per line'
     )
   texts = {'inputs': [row[0] for row in rows]}

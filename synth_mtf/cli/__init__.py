@@ -13,15 +13,14 @@ import contextlib
 import gc
 import importlib
 import os
-import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from synth_mtf import __version__
-from synth_mtf.cli import completion, data
-from synth_mtf.errors import RunFailed, UserError, nearest
+from synth_mtf.cli import arguments, completion, data
+from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.run import output
 
 COMMANDS = {
@@ -147,7 +146,7 @@ def _run(words: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
   """Returns the command-line parser; `args.run` runs `args.command`."""
-  main_parser = _Parser(
+  main_parser = arguments.Parser(
     prog='synth-mtf',
     description='Synthesizer (arXiv 2005.00743) in Mesh-TensorFlow T5.',
     allow_abbrev=False,
@@ -167,35 +166,3 @@ def parser() -> argparse.ArgumentParser:
     example = f'Example: synth-mtf {name} {EXAMPLES[name]}'
     subparser.epilog = ' '.join(filter(None, [subparser.epilog, example]))
   return main_parser
-
-
-class _Help(argparse.ArgumentDefaultsHelpFormatter):
-  """Adds the default of an argument, unless its help or nothing says it."""
-
-  def _get_help_string(self, action: argparse.Action) -> str | None:
-    says_it = 'default' in (action.help or '')
-    if says_it or action.required or action.default in (None, False, []):
-      return action.help
-    return super()._get_help_string(action)
-
-
-class _Parser(argparse.ArgumentParser):
-  """Suggests names that are similar to a mistyped command, flag or choice."""
-
-  def __init__(self, **options: Any) -> None:
-    super().__init__(**{'formatter_class': _Help, **options})
-
-  def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
-    namespace, unknown = super().parse_known_args(*args, **kwargs)
-    if unknown:
-      flag = unknown[0].partition('=')[0]
-      hint = nearest(flag, self._option_string_actions)
-      self.error(f'unrecognized arguments: {" ".join(unknown)}{hint}')
-    return namespace, unknown
-
-  def error(self, message: str) -> NoReturn:
-    match = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
-    if match:
-      choice, choices = match.groups()
-      message += nearest(choice, re.findall(r"[^', ]+", choices))
-    super().error(message)

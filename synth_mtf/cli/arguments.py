@@ -1,7 +1,8 @@
 """Checks of arguments before TensorFlow is imported, which takes seconds.
 
-`argparse` calls them as the `type` of an argument. A type that is a `Completed`
-also tells a shell what the argument can be.
+The parser calls them as the `type` of an argument, and adds the flag to what
+they refuse. A type that is a `Completed` also tells a shell what the argument
+can be.
 """
 
 import abc
@@ -11,11 +12,58 @@ import os
 import pathlib
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from synth_mtf import paths
 from synth_mtf.errors import UserError, nearest
 from synth_mtf.storage import filesystem, remembered
+from synth_mtf.storage.filesystem import Unreadable
+
+_DATA_FOLDER = (
+  'expected a folder of official files (docs/data.md shows the layout)'
+)
+
+
+class _Help(argparse.ArgumentDefaultsHelpFormatter):
+  """Adds the default of an argument, unless its help or nothing says it."""
+
+  def _get_help_string(self, action: argparse.Action) -> str | None:
+    says_it = 'default' in (action.help or '')
+    if says_it or action.required or action.default in (None, False, []):
+      return action.help
+    return super()._get_help_string(action)
+
+
+class _NamingParser(argparse.ArgumentParser):
+  """Adds the flag to what the type of its value refuses."""
+
+  def _get_value(self, action: argparse.Action, text: str) -> Any:
+    if not action.option_strings:  # the path is all that was typed
+      return super()._get_value(action, text)
+    with filesystem.named_by('/'.join(action.option_strings)):
+      return super()._get_value(action, text)
+
+
+class Parser(_NamingParser):
+  """Suggests names that are similar to a mistyped command, flag or choice."""
+
+  def __init__(self, **options: Any) -> None:
+    super().__init__(**{'formatter_class': _Help, **options})
+
+  def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
+    namespace, unknown = super().parse_known_args(*args, **kwargs)
+    if unknown:
+      flag = unknown[0].partition('=')[0]
+      hint = nearest(flag, self._option_string_actions)
+      self.error(f'unrecognized arguments: {" ".join(unknown)}{hint}')
+    return namespace, unknown
+
+  def error(self, message: str) -> NoReturn:
+    match = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+    if match:
+      choice, choices = match.groups()
+      message += nearest(choice, re.findall(r"[^', ]+", choices))
+    super().error(message)
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -50,20 +98,19 @@ def _may_exist(path: str) -> bool:
 
 
 def new_path(path: str) -> str:
-  """Checks that `--out` names something to write."""
-  if not path:
-    raise UserError('--out is empty: give the path to write to')
+  """Checks the name of what is written."""
+  filesystem.check_name(path)
   return path
 
 
 def examples_file(path: str) -> str:
   """Checks that there is a file of examples; a bucket is not checked."""
   if not _may_exist(path):
-    raise UserError(
+    raise Unreadable(
       f'{path} is missing or empty; expected one example per line'
     )
   if os.path.isdir(path):
-    raise UserError(f'{path} is a folder; expected a file of examples')
+    raise Unreadable(f'{path} is a folder; expected a file of examples')
   return path
 
 
@@ -80,12 +127,9 @@ def data_folder(path: str) -> str:
   """Checks that a folder of official files exists; `~` is the home folder."""
   expanded = os.path.expanduser(path)
   if path and not _may_exist(expanded):
-    raise UserError(f'data folder {expanded} does not exist')
+    raise Unreadable(f'{expanded} does not exist; {_DATA_FOLDER}')
   if os.path.isfile(expanded):
-    raise UserError(
-      f'data folder {expanded} is a file; expected a folder of official files '
-      '(docs/data.md shows the layout)'
-    )
+    raise Unreadable(f'{expanded} is a file; {_DATA_FOLDER}')
   return path
 
 
@@ -93,9 +137,9 @@ def vocabulary_file(name: str) -> str:
   """Checks that a SentencePiece model exists; `bytes` is not a file."""
   path = os.path.expanduser(name)
   if name not in ('', 'bytes') and not _may_exist(path):
-    raise UserError(
-      f'vocabulary {path!r} does not exist; expected the path of a .model '
-      "file, which `synth-mtf vocabulary` makes, or 'bytes'"
+    raise Unreadable(
+      f'{path} does not exist; expected the path of a .model file, which '
+      "`synth-mtf vocabulary` makes, or 'bytes'"
     )
   return name
 
@@ -105,7 +149,7 @@ def task_files(setting: str) -> str:
   for name in setting.split(','):
     path = os.path.expanduser(name.strip())
     if path and not _may_exist(path):
-      raise UserError(f'task file {path} does not exist')
+      raise Unreadable(f'{path} does not exist; expected a YAML file')
   return setting
 
 
@@ -114,7 +158,7 @@ def check_flags_of_t5(words: Sequence[str]) -> None:
 
   What the flags mean is up to T5's main, which checks everything again.
   """
-  parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+  parser = _NamingParser(add_help=False, allow_abbrev=False)
   parser.add_argument('--data_dir', type=data_folder)
   parser.add_argument('--vocabulary', type=vocabulary_file)
   parser.add_argument('--task_file', type=task_files)
@@ -182,7 +226,7 @@ class GinNames(Completed):
       file = f'{self._folder}/{name}.gin'
       if name not in known and not os.path.exists(file):
         hint = nearest(file, [f'{self._folder}/{other}.gin' for other in known])
-        raise UserError(f"gin file '{file}' does not exist{hint}")
+        raise Unreadable(f"gin file '{file}' does not exist{hint}")
     return names
 
   def known(self) -> Sequence[str]:

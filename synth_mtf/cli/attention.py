@@ -11,7 +11,7 @@ from typing import Any
 from synth_mtf.cli import arguments, data, loading
 from synth_mtf.errors import UserError
 from synth_mtf.run import process
-from synth_mtf.storage import atomic
+from synth_mtf.storage import atomic, filesystem
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -138,7 +138,8 @@ def chosen(args: argparse.Namespace, model: Any) -> Any:
     texts = {'inputs': args.text or [], 'targets': args.target or []}
     return examples.from_texts(model, texts)
   if args.input:
-    return examples.from_file(model, args.input)
+    with filesystem.named_by('--input'):
+      return examples.from_file(model, args.input)
   if args.task:
     return examples.from_task(model, args.task, args.split, args.examples)
   return examples.defaults(model)

@@ -61,7 +61,8 @@ def run(args: argparse.Namespace) -> None:
   data.check_names(args.names, args.module_import)
   os.environ.pop('SYNTH_MTF_CACHE_DIR', None)  # which is for reading
   out = args.out.rstrip('/')
-  filesystem.check_no_pattern(out, '--out')
+  with filesystem.named_by('--out'):
+    filesystem.check_no_pattern(out)
   loading.for_paths(out)
   atomic.check_writable(out, '--out')
   process.load()

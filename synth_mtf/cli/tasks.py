@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from synth_mtf.cli import arguments, data
-from synth_mtf.errors import UserError
 from synth_mtf.results import printing
 from synth_mtf.run import output, process
 from synth_mtf.storage import filesystem, remembered
@@ -135,8 +134,10 @@ def print_tasks(name: str | None, gin_params: Sequence[str] = ()) -> int:
   provider = tasks.get(name) if name else None
   if data_dir is None:
     print('No data folder is set (--data_dir): rows are as released.\n')
-  elif not filesystem.is_folder(data_dir):
-    raise UserError(f'data folder {data_dir} does not exist')
+  else:
+    with filesystem.named_by(tasks.data_settings.name_of('data_dir')):
+      if not filesystem.is_folder(data_dir):
+        raise filesystem.Unreadable(f'{data_dir} does not exist')
   if not provider:
     return _print_all()
   print(provider.name)

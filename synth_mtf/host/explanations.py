@@ -237,6 +237,12 @@ _MESSAGES: dict[str, str | Callable[..., str]] = {
     'gin finds {0}{1} in no module that the file imports. Expected a '
     'configuration of Mesh-TensorFlow; one of T5X does not describe its models.'
   ),
+  r'Task (\S+) has no splits': (
+    'the source of the task {0}, such as TensorFlow Datasets, has no data on '
+    'this host, and T5 asks it for its splits, even if the task is cached. '
+    'Prepare the data here, or use a task of ours (synth_...), which a cache '
+    'describes.'
+  ),
   r"No Task or Mixture found with name '((?s:.*?))'": _provider,
   r'\AGot: ((?s:.*))\Z': (
     'mixture_or_task_name = {0} (often through MIXTURE_NAME): expected the '

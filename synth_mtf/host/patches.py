@@ -44,6 +44,8 @@ MISSING: dict[str, tuple[str, ...]] = {
 }
 
 _LOG_LEVEL = 'TF_CPP_MIN_LOG_LEVEL'
+# What names a gin file.
+_GIN_FILE = '--gin_file (or an include in one)'
 # absl's `SetMinLogLevel` in the C++ library of TensorFlow 2.20; Python has no
 # function for it. Other releases have another name, or nothing to hide.
 _TENSORFLOW_LIBRARY = 'libtensorflow_framework.so.2'
@@ -156,7 +158,7 @@ def read_gin_files() -> None:
 
 
 def _is_gin_file(path: str) -> bool:
-  with filesystem.named_by('gin file'):
+  with filesystem.named_by(_GIN_FILE):
     return filesystem.has_file(path)
 
 
@@ -164,7 +166,7 @@ class _GinFile(io.StringIO):
   """The text of a gin file; gin shows its name in messages."""
 
   def __init__(self, path: str) -> None:
-    with filesystem.named_by('gin file'):
+    with filesystem.named_by(_GIN_FILE):
       super().__init__(filesystem.text(path) or '')
     self.name = path
 

@@ -278,6 +278,7 @@ class SyntheticAttention(nn.Module):
       ahead,
       bidirectional=not self.causal,
       num_buckets=self.relative_attention_bias.num_embeddings,
+      max_distance=self.config.relative_attention_max_distance,
     )
     return self.relative_attention_bias(buckets).movedim(-1, 0)
 

@@ -102,12 +102,15 @@ class ConfigFile:
     gin: the gin configuration of the model, or ''.
     step: after which the model was exported, or 0.
     vocabulary: its description, or None.
+    head_is_tied: whether `lm_head.weight` is the embedding if the file lacks
+      it, also in a model that does not share them.
   """
 
   settings: Mapping[str, Any]
   gin: str = ''
   step: int = 0
   vocabulary: Mapping[str, Any] | None = None
+  head_is_tied: bool = False
 
   @property
   def is_plain(self) -> bool:
@@ -148,6 +151,7 @@ class ConfigFile:
       recorded['gin'],
       recorded['step'],
       recorded.get('vocabulary'),
+      head_is_tied=content.get('tie_word_embeddings') is not False,
     )
 
 

@@ -1,8 +1,8 @@
 """Makes a checkpoint of a T5 of Hugging Face."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import gin
 import numpy as np
@@ -17,10 +17,11 @@ from synth_mtf.huggingface import config_file, layout, stored
 from synth_mtf.storage import atomic, json_files
 
 # Old files repeat the embedding, and have a variable that T5 does not use.
+_EMBEDDING, _HEAD = 'shared.weight', 'lm_head.weight'
 _COPIES = (
   'encoder.embed_tokens.weight',
   'decoder.embed_tokens.weight',
-  'lm_head.weight',
+  _HEAD,
 )
 _UNUSED = (
   'decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight'
@@ -29,6 +30,7 @@ _UNUSED = (
 _ROWS = 128
 
 Array = npt.NDArray[Any]
+Named = TypeVar('Named')
 
 
 def load(folder: str, out: str) -> str:
@@ -41,17 +43,18 @@ def load(folder: str, out: str) -> str:
   config = config_file.ConfigFile.read(folder)
   settings = config.settings
   weights = stored.Weights(folder)
-  _check_kind(folder, settings, weights)
+  shapes = _with_head(weights.shapes, config)
+  _check_kind(folder, settings, shapes)
   with foreign.bounded():
     model = models.build(settings['vocab_size'])
   _require_none(
     folder,
     [
       *_different_settings(settings, layout.config(model)),
-      *_different_shapes(weights.shapes, model),
+      *_different_shapes(shapes, model),
     ],
   )
-  theirs = weights.read()
+  theirs = _with_head(weights.read(), config)
   _require_none(folder, _different_copies(theirs, model))
   values = _converted(folder, theirs, model)
   values['global_step'] = np.int64(config.step)
@@ -62,6 +65,20 @@ def load(folder: str, out: str) -> str:
       json_files.write(new / identity.VOCABULARY, config.vocabulary)
     identity.record_model(model.transformer, Folder(str(new)))
   return os.path.join(out, os.path.basename(path))
+
+
+def _with_head(
+  weights: Mapping[str, Named], config: config_file.ConfigFile
+) -> dict[str, Named]:
+  """Returns weights, or their shapes, with those of the logits.
+
+  transformers 5 ties them to the embedding in every model that it makes, also
+  in T5 1.1 and mT5, and writes no copy.
+  """
+  complete = dict(weights)
+  if config.head_is_tied and _EMBEDDING in weights:
+    complete.setdefault(_HEAD, weights[_EMBEDDING])
+  return complete
 
 
 def _require_none(folder: str, faults: Sequence[str]) -> None:
@@ -75,10 +92,10 @@ def _require_none(folder: str, faults: Sequence[str]) -> None:
 
 
 def _check_kind(
-  folder: str, config: Mapping[str, Any], weights: stored.Weights
+  folder: str, config: Mapping[str, Any], names: Collection[str]
 ) -> None:
   """Raises a UserError if no gin file describes such a model."""
-  if not any(name.startswith('decoder.') for name in weights.shapes):
+  if not any(name.startswith('decoder.') for name in names):
     raise UserError(
       f'{folder} has only an encoder (T5EncoderModel); expected an '
       'encoder-decoder, such as T5ForConditionalGeneration'
@@ -155,9 +172,9 @@ def _different_shapes(
     if [*shape] != expected.as_list():
       misshapen.append(f'{name} is {shape} in it, {expected} in the model')
   known = {*names.values(), _UNUSED}
-  if 'shared.weight' in shapes:
+  if _EMBEDDING in shapes:
     for copy in _COPIES:
-      if shapes.get(copy) == shapes['shared.weight']:
+      if shapes.get(copy) == shapes[_EMBEDDING]:
         known.add(copy)
   unknown = sorted(shapes.keys() - known)
   return [
@@ -176,8 +193,8 @@ def _different_copies(
   for copy in _COPIES:
     if copy in used or copy not in weights:
       continue
-    if not np.array_equal(weights[copy], weights['shared.weight']):
-      faults.append(f'{copy} is not in the model, and is not shared.weight')
+    if not np.array_equal(weights[copy], weights[_EMBEDDING]):
+      faults.append(f'{copy} is not in the model, and is not {_EMBEDDING}')
   return faults
 
 

@@ -86,6 +86,15 @@ def check_implementation(name: Any) -> None:
     )
 
 
+def require_tokens(what: str, shape: Any) -> None:
+  """Raises a ValueError if [batch, length] has no tokens."""
+  if not shape[1]:
+    raise ValueError(
+      f'{what} have no tokens, [batch, length] = {list(shape)}; expected at '
+      'least one, such as the end token'
+    )
+
+
 def initialize(module: nn.Module) -> None:
   """Draws a module's initial values, distributed as in Mesh-TensorFlow.
 
@@ -183,6 +192,20 @@ class SynthesizerStack(SynthesizedModel, T5Stack):
       return nn.Linear(module.in_features, module.out_features)
     return None
 
+  def embedded(self, input_ids: Any, inputs_embeds: Any) -> Tensor:
+    """Returns the embeddings of the tokens, of which there is at least one."""
+    if (input_ids is None) == (inputs_embeds is None):
+      given = 'neither' if input_ids is None else 'both'
+      instead = ' (or labels)' if self.kind == 'decoder' else ''
+      prefix = 'decoder_' if self.kind == 'decoder' else ''
+      raise ValueError(
+        f'the {self.kind} was given {given} of {prefix}input_ids and '
+        f'{prefix}inputs_embeds; expected one of them{instead}'
+      )
+    x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
+    require_tokens(f"the {self.kind}'s inputs", x.shape[:2])
+    return x
+
   def forward(
     self,
     input_ids: Tensor | None = None,
@@ -195,7 +218,7 @@ class SynthesizerStack(SynthesizedModel, T5Stack):
   ) -> Any:
     """Adds the learned positions to the embeddings."""
     refuse_unknown(others)
-    x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
+    x = self.embedded(input_ids, inputs_embeds)
     cache = others.get(CACHE)
     if cache is not None and not isinstance(cache, EncoderDecoderCache):
       raise TypeError(
@@ -320,6 +343,10 @@ class SynthesizerForConditionalGeneration(
       self.set_attn_implementation(implementation)
 
   forward = checked(T5ForConditionalGeneration.forward)
+
+  def _shift_right(self, input_ids: Tensor) -> Tensor:
+    require_tokens('labels', input_ids.shape)
+    return super()._shift_right(input_ids)
 
 
 AUTO_CLASSES: dict[str, Any] = {

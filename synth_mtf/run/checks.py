@@ -82,18 +82,20 @@ def check_run(
     run = config.read(model_dir, way.tpu)
     trains = run.mode == 'train'
     way.check(run)
-    if trains:
-      folder = _locked(model_dir, held)
-      checkpoint, is_new = _training_start(run, folder)
-      checkpoints = [checkpoint] if checkpoint else []
-    else:
-      folder = Folder(model_dir)
-      checkpoints, is_new = _evaluated(run, folder), False
+    with filesystem.named_by('--model_dir'):
+      if trains:
+        folder = _locked(model_dir, held)
+        checkpoint, is_new = _training_start(run, folder)
+        checkpoints = [checkpoint] if checkpoint else []
+      else:
+        folder = Folder(model_dir)
+        checkpoints, is_new = _evaluated(run, folder), False
     _check_has_data(run)
     is_cached = datasets.check(run, way)
     if run.vocabulary is not None:
       for path in checkpoints:
-        identity.check_vocabulary(run.vocabulary, path)
+        with filesystem.named_by(_setting_of_checkpoint(is_new)):
+          identity.check_vocabulary(run.vocabulary, path)
     model = build(run, way)
     if model is not None:
       _check_model(run, way, model, checkpoints, is_new)
@@ -103,6 +105,11 @@ def check_run(
       origin.record(run.vocabulary, current.run().started, model_dir)
     if trains and model is not None:
       identity.record_model(model.transformer, folder)
+
+
+def _setting_of_checkpoint(is_new: bool) -> str:
+  """Returns what brought the checkpoint that a run reads."""
+  return 'utils.run.init_checkpoint' if is_new else '--model_dir'
 
 
 def _locked(model_dir: str, held: contextlib.ExitStack) -> Folder:
@@ -144,10 +151,9 @@ def _training_start(run: RunConfig, folder: Folder) -> tuple[str | None, bool]:
   start = run.init_checkpoint
   with filesystem.named_by('utils.run.init_checkpoint'):
     if start and not exists(start):
-      raise UserError(
-        f'utils.run.init_checkpoint: there is no checkpoint {start}; expected '
-        'a path without the .index, such as <folder>/model.ckpt-1000.'
-        + files.instead(start)
+      raise filesystem.Unreadable(
+        f'there is no checkpoint {start}; expected a path without the .index, '
+        f'such as <folder>/model.ckpt-1000.{files.instead(start)}'
       )
   if 'master_dtype' not in gin.get_bindings(utils.get_variable_dtype):
     raise UserError(
@@ -163,7 +169,8 @@ def _training_start(run: RunConfig, folder: Folder) -> tuple[str | None, bool]:
     )
   checkpoint = latest or start
   if checkpoint and isinstance(run.train_steps, int):
-    step = files.Checkpoint(checkpoint).step
+    with filesystem.named_by(_setting_of_checkpoint(is_new=not latest)):
+      step = files.Checkpoint(checkpoint).step
     if step > run.train_steps or (step == run.train_steps and not latest):
       raise UserError(
         f'utils.run.train_steps = {run.train_steps}, but {checkpoint} is '
@@ -213,7 +220,8 @@ def check_task(run: RunConfig, is_cached: bool) -> None:
     _check_has_metric(task)
   vectors = tasks.settings().word_vectors
   if vectors and not os.path.isfile(vectors):
-    raise UserError(f'--word_vectors {vectors}: there is no such file')
+    setting = tasks.data_settings.name_of('word_vectors')
+    raise UserError(f'{setting}: there is no file {vectors}')
   has_metrics = find_spec('pycocoevalcap') or vectors
   if task == 'synth_personachat' and run.mode == 'eval' and not has_metrics:
     raise UserError(
@@ -275,12 +283,17 @@ def _check_model(
       f'{next(iter(model.variables))}.'
     )
   for path in checkpoints:
-    checkpoint = files.Checkpoint(path)
-    if is_new:
-      comparison.require_loadable(model.variables.values(), checkpoint)
-    else:
-      comparison.require_same(model.variables.values(), checkpoint)
-    identity.check_model(model.transformer, path, starts=is_new)
+    with filesystem.named_by(_setting_of_checkpoint(is_new)):
+      _check_fits(model, path, is_new)
+
+
+def _check_fits(model: models.ConfiguredModel, path: str, is_new: bool) -> None:
+  checkpoint = files.Checkpoint(path)
+  if is_new:
+    comparison.require_loadable(model.variables.values(), checkpoint)
+  else:
+    comparison.require_same(model.variables.values(), checkpoint)
+  identity.check_model(model.transformer, path, starts=is_new)
 
 
 def _matches_any(pattern: str, names: Iterable[str]) -> bool:

@@ -13,6 +13,7 @@ from synth_mtf.errors import UserError
 from synth_mtf.host.run_config import RunConfig
 from synth_mtf.run import inputs
 from synth_mtf.run.ways import Way
+from synth_mtf.storage import filesystem
 from synth_mtf.tasks import cached
 from synth_mtf.tasks.files.source import FilesDataSource
 
@@ -48,7 +49,9 @@ def check(run: RunConfig, way: Way) -> bool:
         f'(SYNTH_MTF_CACHE_DIR), or --gin_param="{reader}.use_cached = False" '
         'to read the files themselves.'
       )
-    cached.check(name, settings.get('dataset_split', run.dataset_split))
+    split = settings.get('dataset_split', run.dataset_split)
+    with filesystem.named_by(tasks.data_settings.name_of('cache_dir')):
+      cached.check(name, split)
     return True
   other_reader = way.other_reader()
   if other_reader:

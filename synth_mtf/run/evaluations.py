@@ -284,8 +284,8 @@ def _record(
   fields of `records.Result`.
   """
   is_ours = task.startswith(layouts.PREFIX)
-  data_dir = tasks.settings().data_dir_of(task) if is_ours else None
-  data = paths.GENERATED if paths.holds_samples(data_dir) else ''
+  has_samples = is_ours and tasks.settings().has_samples(task)
+  data = paths.GENERATED if has_samples else ''
   cached = cache_record.of_task(task)
   if cached:
     data = cached.data

@@ -51,8 +51,13 @@ def _remove_if_unused(model_dir: str) -> None:
 
 def check(model_dir: str) -> None:
   """Checks the name of a model folder, and creates the folder if missing."""
-  filesystem.check_name(model_dir, '--model_dir')
-  filesystem.check_no_pattern(model_dir, '--model_dir')
+  with filesystem.named_by('--model_dir'):
+    _check(model_dir)
+
+
+def _check(model_dir: str) -> None:
+  filesystem.check_name(model_dir)
+  filesystem.check_no_pattern(model_dir)
   if not os.path.isdir(model_dir):
     atomic.check_writable(model_dir)
     filesystem.make_folder(model_dir)
@@ -65,7 +70,7 @@ def check(model_dir: str) -> None:
 def _check_kind(path: str, kind: str, is_it: Callable[[str], bool]) -> None:
   """Refuses what a run cannot write to, such as a folder named `log`."""
   if os.path.lexists(path) and not is_it(path):
-    raise UserError(
+    raise filesystem.Unreadable(
       f'{path} is not a {kind}, as which a run writes it: move it away'
     )
 

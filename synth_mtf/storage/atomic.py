@@ -192,20 +192,25 @@ def sole_writer(folder: str, command: str) -> Iterator[None]:
 
 def check_writable(folder: str, setting: str = '--model_dir') -> None:
   """Checks that a folder, which may not exist yet, is writable."""
-  filesystem.check_name(folder, setting)
-  if filesystem.is_bucket(folder):
-    _check_bucket(folder, setting)
-    return
+  with filesystem.named_by(setting):
+    filesystem.check_name(folder)
+    if filesystem.is_bucket(folder):
+      _check_bucket(folder)
+    else:
+      _check_local(folder)
+
+
+def _check_local(folder: str) -> None:
   existing = _nearest_existing(folder)
   fault = _why_not_writable(existing)
   if fault:
-    raise UserError(
-      f'{setting} {folder} cannot be written: {existing} {fault}. Give a '
-      'folder that you may write to.'
+    raise filesystem.Unreadable(
+      f'{folder} cannot be written: {existing} {fault}. Give a folder that you '
+      'may write to.'
     )
 
 
-def _check_bucket(folder: str, setting: str) -> None:
+def _check_bucket(folder: str) -> None:
   """Writes a file to a bucket, and removes it again."""
   path = f'{folder.rstrip("/")}/.synth_mtf_{os.getpid()}'
   try:
@@ -213,21 +218,26 @@ def _check_bucket(folder: str, setting: str) -> None:
     write(path, '')
     filesystem.remove(path)
   except OSError as error:
-    raise UserError(
-      f'{setting} {folder} cannot be written: {error}. Check its name, the '
-      'network and your permission to write there (for gs://, `gcloud auth '
+    raise filesystem.Unreadable(
+      f'{folder} cannot be written: {error}. Check its name, the network and '
+      'your permission to write there (for gs://, `gcloud auth '
       'application-default login`).'
     ) from error
 
 
 def check_replaceable(path: str, mark: str) -> None:
   """Refuses a path that cannot be written, or a file without our mark there."""
+  with filesystem.named_by('--out'):
+    _check_replaceable(path, mark)
+
+
+def _check_replaceable(path: str, mark: str) -> None:
   folder = os.path.dirname(path) or '.'
   is_readable = not os.path.exists(path) or os.access(path, os.R_OK)
   is_file = not filesystem.is_folder(path) and filesystem.is_folder(folder)
   if not is_file or not is_readable:
-    raise UserError(
-      f'--out {path}: expected a file that can be read, in a folder that exists'
+    raise filesystem.Unreadable(
+      f'{path}: expected a file that can be read, in a folder that exists'
     )
   check_writable(folder, '--out')
   if not filesystem.exists(path):
@@ -235,8 +245,8 @@ def check_replaceable(path: str, mark: str) -> None:
   with filesystem.reading(path) as stream:
     is_ours = mark.encode() in stream.read(1000)
   if not is_ours:
-    raise UserError(
-      f'--out {path} exists and is not a file of this command; it was not '
+    raise filesystem.Unreadable(
+      f'{path} exists and is not a file of this command; it was not '
       'changed. Give another name, or move it away.'
     )
 

@@ -1,7 +1,7 @@
 """Finds, lists and reads what a flag, a binding or a task file names.
 
 A path is local or in a bucket (`scheme://...`). TensorFlow reads buckets, and
-is imported for them alone: its import takes longer than most commands.
+is imported only for them: its import takes longer than most commands.
 
 What cannot be read raises an `Unreadable` with the path, the cause and what to
 do, wherever the file is; `named_by` adds the flag or the setting. A file is
@@ -42,16 +42,30 @@ _CHECKPOINT_FILE = re.compile(r'model\.ckpt-\d+\.(index|meta|data-[\d\w-]+)')
 
 
 class Unreadable(UserError, OSError):
-  """Something that a user named cannot be read; the message has the path."""
+  """What a user named cannot be read or written; the message has the path.
+
+  Attributes:
+    is_named: whether the message begins with what brought the path: a flag, a
+      binding, or the line of a task file.
+  """
+
+  def __init__(self, message: str, setting: str = '') -> None:
+    super().__init__(f'{setting}: {message}' if setting else message)
+    self.is_named = bool(setting)
 
 
 @contextlib.contextmanager
 def named_by(setting: str) -> Iterator[None]:
-  """Adds the flag or the binding to an `Unreadable` that is raised inside."""
+  """Adds what brought a path to an `Unreadable` that is raised inside.
+
+  Of several around each other, the innermost knows best.
+  """
   try:
     yield
   except Unreadable as error:
-    raise Unreadable(f'{setting}: {error}') from error
+    if error.is_named:
+      raise
+    raise Unreadable(str(error), setting) from error
 
 
 @contextlib.contextmanager
@@ -473,25 +487,25 @@ def _gfile() -> Any:
   return tensorflow.io.gfile
 
 
-def check_name(path: str, setting: str) -> None:
+def check_name(path: str) -> None:
   """Refuses a name that is empty, or that the shell should have replaced."""
   if not path.strip():
-    raise UserError(f'{setting} is empty: give a folder')
+    raise Unreadable('the name is empty: give the path to write to')
   if path.startswith('~'):
-    raise UserError(
-      f'{setting} {path}: the shell replaces ~ only at the start of a word, so '
-      f'that a folder named {path.split("/")[0]} would be made here. Write '
+    raise Unreadable(
+      f'{path}: the shell replaces ~ only at the start of a word, so that a '
+      f'folder named {path.split("/")[0]} would be made here. Write '
       f'{os.path.expanduser(path)}'
     )
 
 
-def check_no_pattern(path: str, setting: str) -> None:
+def check_no_pattern(path: str) -> None:
   """Refuses the name of a folder that TensorFlow takes for a pattern."""
   if set(_PATTERNS) & set(path):
-    raise UserError(
-      f'{setting} {path}: TensorFlow takes the name for a pattern and would '
-      "miss its own files, or find another folder's. Give a name without any "
-      f'of {" ".join(_PATTERNS)}'
+    raise Unreadable(
+      f'{path}: TensorFlow takes the name for a pattern and would miss its own '
+      "files, or find another folder's. Give a name without any of "
+      f'{" ".join(_PATTERNS)}'
     )
 
 
@@ -524,7 +538,7 @@ def check_written_entries(folder: str) -> None:
       path = os.path.join(parent, name)
       _check_entry(path)
       if os.path.islink(path) and not _CHECKPOINT_FILE.fullmatch(name):
-        raise UserError(
+        raise Unreadable(
           f'{path} is a link to {os.readlink(path)}, which this run would '
           'write to: replace it with what it links to, or remove it'
         )
@@ -534,9 +548,9 @@ def _check_entry(path: str) -> None:
   _check_is_text(path)
   is_known = os.path.isfile(path) or os.path.isdir(path)
   if os.path.exists(path) and not is_known:
-    raise UserError(f'{path} is a pipe or a device: remove it')
+    raise Unreadable(f'{path} is a pipe or a device: remove it')
 
 
 def _check_is_text(path: str) -> None:
   if path.encode(errors='replace').decode() != path:
-    raise UserError(f'{path} is not a name in UTF-8: rename it')
+    raise Unreadable(f'{path} is not a name in UTF-8: rename it')

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from absl import logging
 
 from synth_mtf.storage import filesystem, remembered
+from synth_mtf.tasks import data_settings
 from synth_mtf.tasks.files import formats
 
 # Short files have small parts, so that shuffling the parts mixes the rows. Long
@@ -224,4 +225,11 @@ def _store(cache: str, indexes: Mapping[str, FileIndex]) -> None:
   try:
     remembered.save(cache, stored)
   except OSError as error:
-    logging.warning('row counts cannot be kept in %s: %s', cache, error)
+    setting = data_settings.name_of('index_dir')
+    logging.warning(
+      'row counts cannot be kept in %s: %s. Set %s to a folder that you may '
+      'write to.',
+      cache,
+      error,
+      setting,
+    )

@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import seqio
@@ -29,13 +29,10 @@ _SMALL_BYTES = 8 << 20
 _SMALL_BUFFER = 1 << 12
 _MOST_FILES_SHOWN = 10  # of those with faults, each with up to 20 rows
 _MOST_LOGGED = 20  # rows that are skipped while they are read
-_SET_DATA_DIR = (
-  'synth_mtf.tasks.settings.data_dir (SYNTH_MTF_DATA_DIR, --data_dir)'
-)
 
 FIX = (
-  'Fix the file, or set synth_mtf.tasks.settings.skip_bad_rows '
-  '(SYNTH_MTF_SKIP_BAD_ROWS, --skip_bad_rows) to leave such rows out.'
+  f'Fix the file, or set {data_settings.name_of("skip_bad_rows")} to leave '
+  'such rows out.'
 )
 
 
@@ -89,12 +86,26 @@ class FilesDataSource(seqio.DataSource):
   supports_arbitrary_sharding = False
 
   def __init__(
-    self, task_name: str, splits: Mapping[str, Split], data_dir: str
+    self,
+    task_name: str,
+    splits: Mapping[str, Split],
+    data_dir: str,
+    named_by: str,
   ) -> None:
+    """Initializes the source.
+
+    Args:
+      task_name: of the task with the rows.
+      splits: the files of each split, relative to `data_dir`.
+      data_dir: the folder.
+      named_by: what brought it, for messages: a setting, or the line of a task
+        file.
+    """
     super().__init__(splits=())
     self.task_name = task_name
     self._split_files = splits
     self._data_dir = data_dir
+    self.named_by = named_by
     self._skip_bad_rows = data_settings.settings().skip_bad_rows
     self._skipped = 0
     self._existing_files: dict[str, dict[str, formats.Reader]] = {}
@@ -112,14 +123,15 @@ class FilesDataSource(seqio.DataSource):
     if split not in self._split_files:
       return {}
     if split not in self._existing_files:
-      files = self._split_files[split].files(self._data_dir)
+      with filesystem.named_by(self.named_by):
+        files = self._split_files[split].files(self._data_dir)
       self._existing_files[split] = files
     return self._existing_files[split]
 
   def list_shards(self, split: str) -> Sequence[str]:
     # seqio's cache job works shard by shard. A gzip file cannot be divided.
     files = self.files(split)
-    shards = 1 + filesystem.total_bytes(files) // _CACHE_SHARD_BYTES
+    shards = 1 + self.total_bytes(files) // _CACHE_SHARD_BYTES
     if any(filesystem.is_gzip(file) for file in files):
       shards = min(shards, len(files))
     return [f'{self.task_name}-{split}-{i:05d}' for i in range(shards)]
@@ -138,18 +150,24 @@ class FilesDataSource(seqio.DataSource):
         f'task {self.task_name}, split {split!r}: no file '
         f'{" or ".join(patterns)} in {self._data_dir!r}'
         f'{_instead(self._data_dir, patterns)}. Put it there, or set '
-        f'{_SET_DATA_DIR} to the folder that has it.'
+        f'{data_settings.name_of("data_dir")} to the folder that has it.'
       )
     return files
 
   def indexes(self, split: str) -> list[index.FileIndex]:
     """Returns the index of each file, or of its first rows if too large."""
-    return index.of_files(
-      self.files(split),
-      f'{self._data_dir}\n{self._split_files[split]}',
-      data_settings.settings().index_dir,
-      limit=_FIRST_ROWS if self._too_large(split) else None,
-    )
+    with filesystem.named_by(self.named_by):
+      return index.of_files(
+        self.files(split),
+        f'{self._data_dir}\n{self._split_files[split]}',
+        data_settings.settings().index_dir,
+        limit=_FIRST_ROWS if self._too_large(split) else None,
+      )
+
+  def total_bytes(self, files: Iterable[str]) -> int:
+    """Returns the total size of files of this source."""
+    with filesystem.named_by(self.named_by):
+      return filesystem.total_bytes(files)
 
   def check(self, split: str) -> list[index.FileIndex]:
     """Returns the indexes; a UserError lists all faults, or reports no rows."""
@@ -195,12 +213,13 @@ class FilesDataSource(seqio.DataSource):
     return parts
 
   def _read(self, part: index.Part) -> Iterator[formats.Example]:
-    for record, items in index.read(part):
-      for item in items:
-        if not isinstance(item, formats.RowError):
-          yield item
-        elif not isinstance(item, formats.Oddity):
-          self._handle(item, record, part)
+    with filesystem.named_by(self.named_by):
+      for record, items in index.read(part):
+        for item in items:
+          if not isinstance(item, formats.RowError):
+            yield item
+          elif not isinstance(item, formats.Oddity):
+            self._handle(item, record, part)
 
   def _handle(
     self, fault: formats.RowError, record: formats.Record, part: index.Part
@@ -235,9 +254,7 @@ class FilesDataSource(seqio.DataSource):
     files: list[str] = []
     for path, reader in self.files(split).items():
       files.extend(reader.files(path))
-    if (
-      len(files) > _SMALL_FILES or filesystem.total_bytes(files) > _SMALL_BYTES
-    ):
+    if len(files) > _SMALL_FILES or self.total_bytes(files) > _SMALL_BYTES:
       return ds
     ds = ds.cache()
     if shuffle:
@@ -275,7 +292,7 @@ class FilesDataSource(seqio.DataSource):
   def _too_large(self, split: str) -> bool:
     files = self.files(split)
     indexed = all(reader.indexed for reader in files.values())
-    return not indexed and filesystem.total_bytes(files) > _LARGE_BYTES
+    return not indexed and self.total_bytes(files) > _LARGE_BYTES
 
 
 def _instead(data_dir: str, patterns: Sequence[str]) -> str:
@@ -327,7 +344,9 @@ class TwoSources:
   task_name: str
   split_files: Mapping[str, Split]
   tfds: seqio.TfdsDataSource | None
-  folder: str | None = None  # of the files, if the settings do not name it
+  # Of the files of a task file, and the line there that names them.
+  folder: str | None = None
+  named_by: str = ''
 
   caching_permitted = True  # seqio asks at registration
 
@@ -335,10 +354,12 @@ class TwoSources:
   def official(self) -> FilesDataSource | None:
     """The official files, or None if the settings name no folder."""
     name = self.task_name
-    data_dir = self.folder or data_settings.settings().data_dir_of(name)
+    settings = data_settings.settings()
+    data_dir = self.folder or settings.data_dir_of(name)
     if data_dir is None:
       return None
-    return FilesDataSource(name, self.split_files, data_dir)
+    named_by = self.named_by or settings.name_of_data_dir(name)
+    return FilesDataSource(name, self.split_files, data_dir, named_by)
 
   @property
   def chosen(self) -> FilesDataSource | seqio.TfdsDataSource:
@@ -348,7 +369,8 @@ class TwoSources:
       files = [split.patterns[0] for split in self.split_files.values()]
       raise UserError(
         f'task {self.task_name} is not in TensorFlow Datasets; set '
-        f'{_SET_DATA_DIR} to a folder with its files: {", ".join(files)}'
+        f'{data_settings.name_of("data_dir")} to a folder with its files: '
+        f'{", ".join(files)}'
       )
     return source
 

@@ -5,16 +5,19 @@ those of a bucket without permission are.
 """
 
 import os
+import re
 
 import pytest
 
 from synth_mtf.errors import UserError
+from synth_mtf.tasks import data_settings
 from tests.cli import command, t5_main
 from tests.results import made_runs
 
 BUCKET = 's4://nobody/a'
 CAUSE = "cannot be read: File system scheme 's4' not implemented"
 SIZE = '--gin_file=sizes/tiny.gin'
+GIN_FILE = '--gin_file (or an include in one)'
 
 
 @pytest.mark.parametrize(
@@ -44,7 +47,21 @@ def test_a_bucket_that_cannot_be_read(words, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   status, _, error = command.run(*words.split())
   assert (status, BUCKET in error, CAUSE in error) == (2, True, True), error
+  for flag in re.findall(f'(--[a-z_]+)={BUCKET}', words):
+    assert f'{flag} (' in error
   assert not os.listdir()
+
+
+def test_a_file_of_a_task_that_cannot_be_read(tmp_path):
+  """The line of the task file names it, not the flag of the task file."""
+  path = tmp_path / 'mine.yaml'
+  path.write_text(
+    'name: mine\ninputs: "{a}"\ntargets: "{b}"\nmetrics: [accuracy]\n'
+    f'files:\n  train: {BUCKET}.tsv\n'
+  )
+  _, _, error = command.run('tasks', 'mine', f'--task_file={path}')
+  start = f'synth-mtf: error: {path}:5: {BUCKET}.tsv {CAUSE}'
+  assert error.startswith(start), error
 
 
 def test_a_vocabulary_in_a_bucket_that_cannot_be_read():
@@ -55,14 +72,18 @@ def test_a_vocabulary_in_a_bucket_that_cannot_be_read():
 @pytest.mark.parametrize(
   'word, setting',
   [
-    (f'--gin_file={BUCKET}.gin', 'gin file: '),
-    (f'--gin_location_prefix={BUCKET}', 'gin file: '),
-    (f'--data_dir={BUCKET}', ''),
-    (f'--cache_dir={BUCKET}', '--cache_dir: '),
-    (f'--task_file={BUCKET}.yaml', ''),
+    (f'--gin_file={BUCKET}.gin', GIN_FILE),
+    (f'--gin_location_prefix={BUCKET}', GIN_FILE),
+    (f'--data_dir={BUCKET}', data_settings.name_of('data_dir')),
+    (
+      f'--task_data_dirs=*={BUCKET}',
+      data_settings.name_of('task_data_dirs'),
+    ),
+    (f'--cache_dir={BUCKET}', data_settings.name_of('cache_dir')),
+    (f'--task_file={BUCKET}.yaml', data_settings.name_of('task_file')),
     (
       f"--gin_param=utils.run.init_checkpoint = '{BUCKET}/model.ckpt-1'",
-      'utils.run.init_checkpoint: ',
+      'utils.run.init_checkpoint',
     ),
   ],
 )
@@ -71,7 +92,8 @@ def test_a_run_whose_files_cannot_be_read(word, setting, tmp_path):
   words += [*t5_main.REPEATABLE, word]
   if 'gin_location_prefix' in word:
     words.append('--gin_file=of_nobody.gin')
-  with pytest.raises(UserError, match=f'^{setting}{BUCKET}') as caught:
+  start = re.escape(f'{setting}: {BUCKET}')
+  with pytest.raises(UserError, match=f'^{start}') as caught:
     t5_main.synth_mtf_transformer(*words)
   assert CAUSE in str(caught.value)
 

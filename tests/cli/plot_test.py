@@ -84,7 +84,7 @@ def test_figures(plot, words, figures):
     ('a.npz --layers 9 --figures histograms', 'no layer 9'),
     ('gone.npz', "gone.npz does not exist; did you mean 'a.npz'"),
     ('gone', 'gone does not exist'),
-    ('a.npz --out a.npz/figures', '--out a.npz/figures cannot be written'),
+    ('a.npz --out a.npz/figures', '--out: a.npz/figures cannot be written'),
   ],
 )
 def test_refusals(plot, words, message):

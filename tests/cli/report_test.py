@@ -151,7 +151,7 @@ def test_a_run_without_configuration_is_reported(runs, here, tmp_path):
     ('attention {} --input=gone.txt', 'gone.txt is missing or empty'),
     (
       'attention {} --text=a --vocabulary=gone.model',
-      "'gone.model' does not exist",
+      '--vocabulary: gone.model does not exist',
     ),
     ('attention {}/../broken --text=a', 'damaged'),
     ('report no_such', 'no_such does not exist; expected a model folder'),

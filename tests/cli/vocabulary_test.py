@@ -97,7 +97,7 @@ def test_sources_take_turns_and_texts_come_once():
     ('data', 'gs://bucket/x.model', 'a local name'),
     ('no', 'new/x.model', 'does not exist'),
     ('empty', 'new/x.model', 'has no text'),
-    ('data', 'file/x.model', '--out file cannot be written'),
+    ('data', 'file/x.model', '--out: file cannot be written'),
   ],
 )
 @pytest.mark.usefixtures('data_dir')

@@ -48,8 +48,8 @@ def test_files_of_the_user(tmp_path, monkeypatch):
   os.truncate(large, 5 << 30)
   for name, message in (
     ('t5x.gin', 'gin finds models in no .*of T5X(?s:.*)"t5x.gin", line 3'),
-    ('latin.gin', 'gin file: latin.gin cannot be read: .*position 5'),
-    ('large.gin', 'gin file: large.gin has 5,368,709,120 bytes'),
+    ('latin.gin', 'include in one.: latin.gin cannot be read: .*position 5'),
+    ('large.gin', 'include in one.: large.gin has 5,368,709,120 bytes'),
   ):
     with pytest.raises(UserError, match=message):
       gin_files.parse([name])

@@ -266,9 +266,29 @@ def test_one_graph_and_logits_once_for_all_examples(variant, tmp_path, pieces):
     found(input_ids=torch.ones([1, 15]).long(), decoder_input_ids=ids[:1])
 
 
-def test_any_t5_becomes_a_checkpoint(tmp_path):
-  """In the layout of t5-small."""
-  config = transformers.T5Config(
+UNTIED = {'tie_word_embeddings': False}
+GATED = (
+  'DenseReluDense.activation = ["gelu", "linear"]',
+  'Unitransformer.shared_embedding_and_softmax_weights = False',
+)
+
+
+@pytest.mark.parametrize(
+  'kind, settings, bindings',
+  [
+    ('T5', {}, ()),
+    ('T5', {'feed_forward_proj': 'gated-gelu', **UNTIED}, GATED),
+    ('MT5', {}, GATED),
+  ],
+  ids=['t5', 't5 1.1', 'mt5'],
+)
+def test_any_t5_becomes_a_checkpoint(kind, settings, bindings, tmp_path):
+  """In the layout of t5-small, and of T5 1.1 and mT5 as transformers has them.
+
+  Releases from 5.0 tie the weights of the logits to the embedding in each of
+  them, and their files have no copy.
+  """
+  config = getattr(transformers, f'{kind}Config')(
     vocab_size=128,
     d_model=24,
     d_kv=8,
@@ -276,10 +296,13 @@ def test_any_t5_becomes_a_checkpoint(tmp_path):
     num_layers=2,
     num_heads=3,
     decoder_start_token_id=0,
+    **settings,
   )
-  theirs = transformers.T5ForConditionalGeneration(config).eval()
+  made = getattr(transformers, f'{kind}ForConditionalGeneration')
+  theirs = made(config).eval()
   theirs.save_pretrained(tmp_path / 'hf')
-  words = [f'--gin_param={binding}' for binding in model.TINY]
+  bindings = *model.TINY, *bindings
+  words = [f'--gin_param={binding}' for binding in bindings]
   status, out, err = run(
     *('checkpoint', 'import', '--from=hf', tmp_path / 'hf', tmp_path / 'ours'),
     *('--gin_file=sizes/tiny.gin', *words),
@@ -291,7 +314,7 @@ def test_any_t5_becomes_a_checkpoint(tmp_path):
     ids = [harness.constant(mesh, x, 'batch length') for x in (inputs, targets)]
     return made.call_simple(*ids, False, 'eval', FLOAT32)[0]
 
-  expected = of_mesh(str(tmp_path / 'ours'), None, (), build)
+  expected = of_mesh(str(tmp_path / 'ours'), None, bindings, build)
   ids = torch.tensor(inputs)
   found = theirs(
     input_ids=ids,

@@ -110,11 +110,11 @@ def batches(seed, steps, size=16, length=8):
 RATE, MEAN, SQUARE, EPSILON = 0.003, 0.9, 0.999, 1e-6
 
 
-def losses_of_mesh(variant, bindings, seed, rows):
-  """The losses of training from the model's own initial values."""
+def losses_of_mesh(variant, bindings, seeds, rows):
+  """The losses of training from the model's own initial values, by seed."""
   gin_files.parse(model.files(variant), [*model.TINY, *bindings])
   with harness.new_graph() as (graph, mesh):
-    tf.set_random_seed(seed)
+    tf.set_random_seed(seeds[0])
     tf.get_variable_scope().set_caching_device('/cpu:0')
     step = tf.train.get_or_create_global_step()
     dims = [mtf.Dimension('batch', rows.shape[1])]
@@ -132,13 +132,15 @@ def losses_of_mesh(variant, bindings, seed, rows):
     fetches = [lowering.export_to_tf_tensor(loss)]
     fetches += [lowering.lowered_operation(op) for op in updates]
     advance = step.assign_add(1)
-    losses = []
+    losses: list[list[float]] = []
     with tf.Session() as session:
-      session.run(tf.global_variables_initializer())
-      session.run(lowering.copy_masters_to_slices())
-      for _ in rows:
-        losses.append(session.run(fetches)[0])
-        session.run(advance)
+      for _ in seeds:  # each draw of the initial values is another one
+        session.run(tf.global_variables_initializer())
+        session.run(lowering.copy_masters_to_slices())
+        losses.append([])
+        for _ in rows:
+          losses[-1].append(session.run(fetches)[0])
+          session.run(advance)
   return np.array(losses)
 
 
@@ -165,15 +167,26 @@ def losses_of_torch(settings, seed, rows):
 
 
 @pytest.mark.parametrize('variant', ['dense', 'random_vanilla'])
+def test_the_first_losses_have_the_same_mean(variant, draws=40):
+  """Those before training, of models with values that each draws itself."""
+  bindings = ('dropout_rate = 0.0', 'Unitransformer.z_loss = 0.0')
+  settings, _ = settings_of(variant, bindings)
+  rows = batches(0, steps=1)
+  ours = losses_of_mesh(variant, bindings, range(draws), rows)
+  theirs = np.stack([losses_of_torch(settings, n, rows) for n in range(draws)])
+  error = np.sqrt((ours.var(0) + theirs.var(0)) / draws)
+  assert (np.abs(ours.mean(0) - theirs.mean(0)) < 4 * error).all()
+  assert (error < 0.02 * ours.mean(0)).all()
+
+
+@pytest.mark.parametrize('variant', ['dense', 'random_vanilla'])
 def test_the_loss_falls_as_fast(variant, seeds=2, steps=60):
   bindings = ('dropout_rate = 0.0', 'Unitransformer.z_loss = 0.0')
   settings, _ = settings_of(variant, bindings)
-  ours, theirs = [], []
-  for seed in range(seeds):
-    rows = batches(seed, steps)
-    ours.append(losses_of_mesh(variant, bindings, seed, rows))
-    theirs.append(losses_of_torch(settings, seed, rows))
-  ours, theirs = np.mean(ours, 0), np.mean(theirs, 0)
+  rows = batches(0, steps)
+  ours = losses_of_mesh(variant, bindings, range(seeds), rows).mean(0)
+  theirs = [losses_of_torch(settings, seed, rows) for seed in range(seeds)]
+  theirs = np.mean(theirs, 0)
   start, end = ours[0], ours[-5:].mean()
   assert end < 0.5 * start
   assert abs(theirs[0] - start) < 0.15 * start

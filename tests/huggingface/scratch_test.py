@@ -68,6 +68,64 @@ def test_wrong_settings_are_errors():
       modeling.SynthesizerConfig(**settings)
 
 
+def made(**settings):
+  torch.manual_seed(0)
+  config = modeling.SynthesizerConfig(**SIZE, **settings)
+  return modeling.SynthesizerForConditionalGeneration(config).eval()
+
+
+def test_the_distance_of_relative_positions_is_that_of_t5():
+  """V alone, whose logits are those of T5's own class with its weights."""
+  distances: Any = {'relative_attention_max_distance': 9}
+  ours = made(relative_attention_num_buckets=8, **distances)
+  config = transformers.T5Config.from_dict(
+    {
+      **SIZE,
+      'relative_attention_num_buckets': 8,
+      'decoder_start_token_id': 0,
+      **distances,
+    }
+  )
+  theirs = transformers.T5ForConditionalGeneration(config).eval()
+  theirs.load_state_dict(ours.state_dict())
+  ids = torch.randint(2, model.VOCAB, [2, 14])
+  expected = theirs(input_ids=ids, labels=ids).logits
+  torch.testing.assert_close(ours(input_ids=ids, labels=ids).logits, expected)
+  far = made(relative_attention_num_buckets=8)
+  assert not torch.allclose(far(input_ids=ids, labels=ids).logits, expected)
+
+
+@pytest.mark.parametrize(
+  'given, message',
+  [
+    ({}, 'the encoder was given neither of input_ids and inputs_embeds'),
+    (
+      {'input_ids': [[2, 1]]},
+      r'decoder was given neither of decoder_input_ids .* \(or labels\)',
+    ),
+    (
+      {'input_ids': [[2, 1]], 'inputs_embeds': [[[0.0] * 24]]},
+      'the encoder was given both of',
+    ),
+    (
+      {'input_ids': [[], []], 'labels': [[1], [1]]},
+      r"the encoder's inputs have no tokens, .* = \[2, 0\]",
+    ),
+    (
+      {'input_ids': [[2, 1]], 'labels': [[]]},
+      r'labels have no tokens, .* = \[1, 0\]',
+    ),
+  ],
+)
+def test_what_is_missing_is_named(given, message):
+  tensors = {}
+  for name, rows in given.items():
+    tensor = torch.tensor(rows)
+    tensors[name] = tensor if name == 'inputs_embeds' else tensor.long()
+  with pytest.raises(ValueError, match=message):
+    made(variant='random_vanilla')(**tensors)
+
+
 @pytest.mark.parametrize('name', modeling.AUTO_CLASSES)
 def test_auto_classes_need_no_remote_code(name, tmp_path):
   """Also in a process without this package, from the file in the folder."""

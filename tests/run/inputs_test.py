@@ -197,7 +197,7 @@ def test_what_cannot(lines, tmp_path, content, message):
 
 
 def test_outputs_that_cannot_be_written(lines):
-  with pytest.raises(UserError, match='output_filename .*cannot be written'):
+  with pytest.raises(UserError, match='output_filename: .*cannot be written'):
     decode(lines, '/dev/null/outputs.txt')
   (lines.parent / 'outputs-7').mkdir()
   with pytest.raises(UserError, match='outputs-7 is not a file that can'):
@@ -214,7 +214,7 @@ def test_scores_of_files(lines, tmp_path):
   targets.write_text('short\nlonger than 8\n')
   for message, *words in (
     ('targets: the model takes 8 .*line 2 has 14', str(targets), str(lines)),
-    ('scores_filename .* cannot be written', ['a'], None, '/dev/null/scores'),
+    ('scores_filename: .* cannot be written', ['a'], None, '/dev/null/scores'),
     ('score_from_strings.targets is not set', None),
     (r'= \[1, 0\]: expected a path or a list of strings', [1, 0]),
     ('3 targets and 2 inputs; expected', ['a', 'b', 'c'], str(lines)),
@@ -237,3 +237,9 @@ def test_an_export_needs_a_folder(mode):
   with pytest.raises(UserError, match='export_path is not set'):
     inputs.check_files(read(mode))
   inputs.check_files(read(mode, export_path='exported'))
+  for path, message in (
+    ('/dev/null/a', '/dev/null/a cannot be written'),
+    ('~/a', '~/a: the shell replaces'),
+  ):
+    with pytest.raises(UserError, match=f'^utils.run.export_path: {message}'):
+      inputs.check_files(read(mode, export_path=path))

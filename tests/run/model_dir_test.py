@@ -93,10 +93,10 @@ def test_it_is_made(tmp_path):
 @pytest.mark.parametrize('folder', ['/proc', '/proc/nobody/run'])
 def test_one_that_cannot_be_written(folder):
   # Not even by root, to whom permissions say otherwise.
-  with pytest.raises(UserError, match='mine .*/proc does not accept .*. Give'):
+  with pytest.raises(UserError, match='mine: .*/proc does not accept .*. Give'):
     atomic.check_writable(folder, 'mine')
   if folder != '/proc':
-    with pytest.raises(UserError, match='--model_dir .* cannot be written'):
+    with pytest.raises(UserError, match='^--model_dir: .* cannot'):
       model_dir.check(folder)
 
 
@@ -186,7 +186,7 @@ def test_a_second_run_is_refused(tmp_path):
 def test_a_bucket_that_cannot_be_written(folder, cause):
   with pytest.raises(
     UserError,
-    match=f'^--model_dir {folder} cannot be written: .*{cause}.*Check its name',
+    match=f'^--model_dir: {folder} cannot be written: .*{cause}.*Check its',
   ):
     model_dir.check(folder)
 

@@ -61,8 +61,8 @@ def test_an_error_names_the_file(tmp_path):
   [
     ('there', 'there exists already'),
     ('s4://a/b', 'b exists already, or is a bucket'),
-    ('file/new', 'the new folder .*/new cannot be written: .*is not a folder'),
-    ('', 'the new folder is empty'),
+    ('file/new', 'the new folder: .*/new cannot be written: .*is not a folder'),
+    ('', 'the new folder: the name is empty'),
     ('~/new', 'the shell replaces ~ only at the start'),
   ],
 )

@@ -224,14 +224,65 @@ class TestOfSeqiosOwnJob:
     path.unlink()
     assert f'{path.name} is missing' in refused()
 
-  @pytest.mark.parametrize('count', [None, '1', 0])
+  @pytest.mark.parametrize('count', [None, '1', 0, True, 1.0, 10**9, -1, [1]])
   def test_a_number_of_files_that_is_none(self, cache, count):
     edit(cache / RTE / f'info.{SPLIT}.json', num_shards=count)
     assert f'num_shards is {count!r}; expected a number' in refused()
+
+  @pytest.mark.parametrize(
+    'features, message',
+    [
+      (None, f'info.{SPLIT}.json is damaged'),
+      ([1], f'info.{SPLIT}.json is damaged'),
+      ({'idx': 3}, f'info.{SPLIT}.json is damaged'),
+      ({'idx': {'shape': None, 'dtype': 'int32'}}, 'is damaged'),
+      ({'idx': {'shape': ['a'], 'dtype': 'int32'}}, "shape of 'idx' is ['a']"),
+      ({'idx': {'shape': [], 'dtype': 'int31'}}, "'idx' has the dtype 'int31'"),
+      ({'idx': {'shape': [], 'dtype': 'string'}}, 'do not hold what info'),
+      ({'other': {'shape': [], 'dtype': 'int32'}}, 'do not hold what info'),
+      ({'targets': {'shape': [7], 'dtype': 'int32'}}, 'do not hold what info'),
+      ({}, 'do not hold what info'),
+      ({'idx': {'shape': [], 'dtype': 'int32'}}, 'leaves out inputs'),
+    ],
+  )
+  def test_a_description_of_other_features(self, cache, features, message):
+    edit(cache / RTE / f'info.{SPLIT}.json', features=features)
+    assert message in refused()
+
+  @pytest.mark.parametrize('count', [None, '1', True, -1, [1], {}, 1e400])
+  def test_statistics_that_are_no_numbers(self, cache, count):
+    path = cache / RTE / f'stats.{SPLIT}.json'
+    for name in ('examples', 'inputs_tokens'):
+      before = path.read_text()
+      edit(path, **{name: count})
+      assert f'{name} is {count!r}; expected a number' in refused()
+      path.write_text(before)
+    path.write_text('[]')
+    assert f'{path} is damaged' in refused()
 
   def test_a_split_that_is_absent(self, cache):
     for path in (cache / RTE).glob(f'*{SPLIT}*'):
       path.unlink()
     assert f'info.{SPLIT}.json is missing' in refused()
-    assert 'no_such_split' not in tasks.get(RTE).splits
-    cached.check(RTE, 'no_such_split')
+    assert f"{RTE} has no split 'no' in the cache; it has tr" in refused('no')
+
+  def test_on_a_host_without_the_files(self, cache, monkeypatch):
+    """Its own files say which splits there are, and how many examples."""
+    examples = json.loads((cache / RTE / 'stats.train.json').read_text())
+    monkeypatch.delenv('SYNTH_MTF_DATA_DIR')
+    monkeypatch.setenv('SYNTH_MTF_CACHE_DIR', str(cache))
+    task = tasks.get(RTE)
+    assert sorted(task.splits) == ['train', 'validation']
+    assert task.num_input_examples('train') == examples['examples']
+    assert tasks.inspection.digest(RTE, SPLIT) == ''
+    cached.check(RTE, SPLIT)
+    assert f"{RTE} has no split 'no' in the cache; it has tr" in refused('no')
+
+  def test_one_with_no_more_than_its_mark(self, cache, monkeypatch):
+    monkeypatch.delenv('SYNTH_MTF_DATA_DIR')
+    monkeypatch.setenv('SYNTH_MTF_CACHE_DIR', str(cache))
+    for path in (cache / RTE).iterdir():
+      if path.name != cache_record.COMPLETED:
+        path.unlink()
+    message = refused()
+    assert f'{cache / RTE} has no split: there is no info.' in message

@@ -383,9 +383,9 @@ def test_a_bucket(data_dir, out):
 @pytest.mark.parametrize(
   'words, message',
   [
-    (['--out=s3://bucket/a'], "--out s3://bucket/a cannot be written: .*'s3'"),
-    (['--out=/proc/a'], '--out /proc/a cannot be written'),
-    (['--out=a*'], r'--out a\*: TensorFlow takes the name for a pattern'),
+    (['--out=s3://bucket/a'], "--out: s3://bucket/a cannot be written: .*'s3'"),
+    (['--out=/proc/a'], '--out: /proc/a cannot be written'),
+    (['--out=a*'], r'--out: a\*: TensorFlow takes the name for a pattern'),
     (['--task=synth_glue_rte'], "did you mean 'synth_glue_rte_v002'"),
     (['--split=train,dev'], "no files of the split 'dev'; it has train, valid"),
     (

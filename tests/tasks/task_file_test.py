@@ -270,6 +270,26 @@ def test_blank_lines_are_skipped(file, name, blank, row, end, mark):
 
 
 @pytest.mark.parametrize(
+  'name, header, row',
+  [
+    ('d.csv', b'premise,hypothesis,label\n', b'a,b,y\n'),
+    ('d.tsv', b'premise\thypothesis\tlabel\n', b'a\tb\ty\n'),
+    ('d.jsonl', b'', b'{"premise":"a", "hypothesis":"b", "label":"y"}\n'),
+  ],
+)
+def test_blank_lines_first_and_marks_inside(file, name, header, row):
+  """As where files were joined."""
+  mark = b'\xef\xbb\xbf'
+  data = mark + b'\n \n' + header + row + mark + row
+  assert examples(file, name, data)[0] == [NLI('a', 'b')] * 2
+  with pytest.raises(UserError, match=f'{name}:[56]: '):
+    examples(file, name, data + b'three')
+  if header:
+    with pytest.raises(UserError, match=f"{name}:3: a first line .* 'prem"):
+      examples(file, name, b'\n\nnothing\n')
+
+
+@pytest.mark.parametrize(
   'name, row',
   [
     ('d.csv', 'premise,hypothesis,label\n{},b,{}\n'),
@@ -323,7 +343,7 @@ def test_quotes_of_csv_in_tsv_are_reported(file):
     (
       'd.tsv',
       'premise\thypothesis\tlabel\n"a\nb"\tc\ty\n',
-      '2: 1 tab-separated columns.*add `quotes: csv` to the task file',
+      '2: 1 columns, separated by tabs.*add `quotes: csv` to the task file',
     ),
   ],
 )
