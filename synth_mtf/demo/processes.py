@@ -103,7 +103,7 @@ class Running:
     """
     context = _context()
     self.reader, writer = context.Pipe(duplex=False)
-    readers = [other.reader for other in others]
+    readers = [self.reader, *(other.reader for other in others)]
     self._process = context.Process(
       target=_become, args=(command, words, environment, writer, readers)
     )
@@ -166,7 +166,7 @@ def _become(
 ) -> None:
   """Becomes the command; does not return."""
   _forget_signals()
-  for reader in readers:  # so that others notice if the demo is killed
+  for reader in readers:  # so that writing fails once the demo is killed
     reader.close()
   for descriptor in (1, 2):
     os.dup2(writer.fileno(), descriptor)

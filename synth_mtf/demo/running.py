@@ -132,7 +132,7 @@ class Runner:
       self._console.line(f'  {run}: {score[1]}')
     elif line.startswith('Starts after step '):
       self._console.line(f'  {run}: {line}')
-    elif not line.startswith(('Log: ', 'Wrote ')):
+    elif not line.startswith(('Log: ', 'Wrote ', 'Done in ')):
       self._pace.hear(one.stage, line)
       one.progress = _shortened(line)
       self._show(takes_long=line.endswith('...'))

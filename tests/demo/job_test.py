@@ -126,8 +126,8 @@ def run(tmp_path, monkeypatch, script, shown):
   def demo(*variants, out=tmp_path / 'out', **changes):
     stream = io.StringIO()
     configuration = dataclasses.replace(SHORT, **changes)
-    variants = variants or ['random']
-    done = job.run(configuration, variants, out, Console(stream), command)
+    names = variants or ('random',)
+    done = job.run(configuration, names, out, Console(stream), command)
     shown.append(stream.getvalue())
     lines = re.findall(r'^\[.* (?:Done|done) .*$', shown[-1], re.M)
     return sorted(
@@ -216,7 +216,8 @@ time.sleep(0.3)
 note('ends')
 {COMMAND}""")
   run('random', 'dense', 'vanilla')
-  running, most = [], 0
+  running: list[str] = []
+  most = 0
   for line in log.read_text().splitlines():
     event, _, stage = line.partition(' ')
     if event == 'ends':
@@ -344,6 +345,7 @@ print('Done in 3 s: step 7, loss 2.')""")
     '  r: Starts after step 200, that of its checkpoint, and ends at step 800.',
   ]
   assert not any('Wrote' in line or 'Log' in line for line in lines)
+  assert sum('Done' in line for line in lines) == 1
   assert '  r: glue_cola_v002  matthews_corrcoef 12.34 +- 1.2' in lines
   assert f'[1/1] r: pretrain  warning: {words} 1' in lines
   assert lines[-1] == '[1/1] r: pretrain  Done in 3 s: step 7, loss 2.'

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -85,3 +86,18 @@ def test_a_command_runs_with_and_without_forks(monkeypatch, is_command):
   assert process.status() == 0
   assert lines == [f'synth-mtf {__version__}']
   process.close()
+
+
+def print_for_a_minute(_words):
+  for _ in range(600):
+    print('step', flush=True)
+    time.sleep(0.1)
+  return 0
+
+
+def test_a_command_does_not_outlive_who_reads_its_output(forks):
+  process = processes.Running(print_for_a_minute, [], {}, [])
+  other = processes.Running(print_for_a_minute, [], {}, [process])
+  process.reader.close()  # as the death of the demo does
+  assert process.status() == 1
+  other.close()
