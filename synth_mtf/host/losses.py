@@ -27,7 +27,7 @@ def count_tokens(estimator: Any) -> None:
     # operations come last, so that the model has the same without them.
     if mode == tf.estimator.ModeKeys.TRAIN and len(recorded) == 1:
       ((model, denominator),) = recorded.items()
-      tokens = _tokens(features['targets'], model)
+      tokens = tokens_of_loss(features['targets'], model)
       tf.add_to_collection(_SHARE, tokens / denominator)
     return spec
 
@@ -53,7 +53,9 @@ def is_late() -> bool:
   return bool(tf.get_collection(_IS_LATE))
 
 
-def _tokens(ids: tf.Tensor, model: transformer.Unitransformer) -> tf.Tensor:
+def tokens_of_loss(
+  ids: tf.Tensor, model: transformer.Unitransformer
+) -> tf.Tensor:
   """Counts the tokens whose loss a model sums, as a float."""
   counted = ids > 0
   if model.loss_on_targets_only:

@@ -85,7 +85,7 @@ def check_run(
     with filesystem.named_by('--model_dir'):
       if trains:
         folder = _locked(model_dir, held)
-        checkpoint, is_new = _training_start(run, folder)
+        checkpoint, is_new = training_start(run, folder)
         checkpoints = [checkpoint] if checkpoint else []
       else:
         folder = Folder(model_dir)
@@ -140,7 +140,7 @@ def _evaluated(run: RunConfig, folder: Folder) -> list[str]:
   return checkpoints
 
 
-def _training_start(run: RunConfig, folder: Folder) -> tuple[str | None, bool]:
+def training_start(run: RunConfig, folder: Folder) -> tuple[str | None, bool]:
   """Checks where a training run starts.
 
   Returns the checkpoint to read, and whether the run is new or resumes.

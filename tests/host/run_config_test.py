@@ -58,7 +58,17 @@ def test_vocabularies_are_those_of_the_run_or_of_its_task(monkeypatch):
   assert [x.vocab_size for x in RunConfig().vocabularies] == [359, 359]
 
 
-@pytest.mark.parametrize('length', ["'32'", '[1, 2]', "{'inputs': 'x'}", '-1'])
+@pytest.mark.parametrize(
+  'length',
+  [
+    "'32'",
+    '[1, 2]',
+    "{'inputs': 'x'}",
+    '-1',
+    '0',
+    "{'inputs': 8, 'targets': 0}",
+  ],
+)
 def test_lengths_of_another_type(length):
   """Nobody checks the types in the configuration of another run."""
   gin_files.parse([], [f'utils.run.sequence_length = {length}'])
