@@ -68,7 +68,9 @@ class _ZeroHidden(mtf.BinaryOpWithBroadcasting):
     return [mtf.reduce_sum(dx, output_shape=x.shape), None]
 
 
-def visibility(call: LayerCall, packed: bool) -> Visibility:
+def visibility(
+  call: LayerCall, packed: bool, zero_padding: bool = False
+) -> Visibility:
   """Returns which of its own tokens a layer sees.
 
       visible(i, j) = read_priority_i >= write_priority_j  and
@@ -77,7 +79,11 @@ def visibility(call: LayerCall, packed: bool) -> Visibility:
   as in the host. In an unpacked row the second condition only hides padding. A
   mask over keys suffices, with one over queries to zero the output at padding.
 
-  `packed` says whether a row may hold several sequences.
+  Args:
+    call: the layer call.
+    packed: whether a row may hold several sequences. There, padding sees
+      padding, whose values are 0 unless they have a bias.
+    zero_padding: whether the output there is to be set to 0.
   """
   context = call.context
   causal = _causal(context)
@@ -89,7 +95,8 @@ def visibility(call: LayerCall, packed: bool) -> Visibility:
       sequence_id, mtf.layers.rename_length_to_memory_length(sequence_id)
     )
     pairs = same if causal is None else mtf.logical_and(causal, same)
-    return Visibility(pairs, None, None)
+    queries = _tokens(sequence_id, context) if zero_padding else None
+    return Visibility(pairs, None, queries)
   tokens = _tokens(sequence_id, context)
   return Visibility(
     causal, mtf.layers.rename_length_to_memory_length(tokens), tokens

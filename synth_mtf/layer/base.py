@@ -151,7 +151,8 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
     return None
 
   def visibility(self, call: LayerCall) -> Visibility:
-    return visibility(call, self.is_packed(call.context))
+    is_packed = self.is_packed(call.context)
+    return visibility(call, is_packed, zero_padding=self.value_bias)
 
   def is_packed(self, context: transformer.Context) -> bool:
     """Whether the rows of this call may hold several sequences."""
