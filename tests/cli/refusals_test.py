@@ -69,7 +69,10 @@ CASES = [
   ('vocabulary --out=a', '--out a; expected a local name, ending in .model'),
   ('vocabulary --out=', '--out: the name is empty: give the path'),
   ('vocabulary --out=gs://b/a.model', 'expected a local name'),
-  ('vocabulary --out=a.model', 'give the text: --data_dir, --task_file'),
+  (
+    'vocabulary --out=a.model',
+    'give the text: --text, --data_dir or --task_file',
+  ),
   ('vocabulary --out={model} --data_dir=.', 'a.model is a folder; expected a'),
   ('vocabulary --out={file}/a.model --data_dir=.', 'is not a folder'),
   ('tasks --data_dir=nosuch', '--data_dir: nosuch does not exist'),
