@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   add(
     '--variants',
-    type=arguments.GinNames('variants'),
+    type=arguments.Variants(),
     default=','.join(ours),
     help='files of gin/variants, separated by commas; a + joins those of one '
     'model (random+cross_dense); default: all of ours',
