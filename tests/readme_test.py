@@ -13,6 +13,7 @@ Of the commands that are not run, flags, gin files and gin bindings are checked.
 """
 
 import itertools
+import json
 import os
 import pathlib
 import re
@@ -110,6 +111,17 @@ def test_commands(mark, text, commands, request):
     if command.startswith('t5_mesh_transformer') and not HAS_STOCK:
       pytest.skip('the stock command needs torch and TensorFlow 2.12')
     request.getfixturevalue('reader')(command + added)
+
+
+def test_commands_of_the_notebook():
+  """A nightly job executes it."""
+  book = json.loads((CHECKOUT / 'examples/synthesizer.ipynb').read_text())
+  code = [''.join(cell['source']) for cell in book['cells']]
+  text = '\n'.join(code).replace('\\\n', ' ').replace('$DEVICE', '')
+  commands = re.findall('^!(.*)', text, re.M)
+  assert len(commands) > 8
+  for command in commands:
+    check(command)
 
 
 def check(command):
