@@ -1,4 +1,4 @@
-"""Whether XLA takes the flags in the environment variable XLA_FLAGS.
+"""The flags of XLA in the environment variable XLA_FLAGS.
 
 TensorFlow and JAX each have an XLA, whose flags differ between releases. Either
 one aborts the process at a flag that it does not know, which no program can
@@ -15,6 +15,7 @@ from synth_mtf.errors import UserError
 from synth_mtf.storage import remembered
 
 _NAME = 'XLA_FLAGS'
+_DISABLED = '--xla_disable_hlo_passes'
 _SECONDS = 300  # for TensorFlow to be imported
 # What makes the XLA of a package read its flags.
 _READERS = {
@@ -63,6 +64,23 @@ def fault() -> str | None:
   if flags.startswith('--'):  # and not a file of flags, which may change
     remembered.put(question, True)
   return None
+
+
+def disable_pass(name: str) -> None:
+  """Makes XLA leave out a pass, in addition to what the user's flags say.
+
+  Call it before XLA reads its flags. A file of flags stays as it is.
+
+  Args:
+    name: of a pass of XLA's compiler.
+  """
+  flags = os.environ.get(_NAME, '').strip()
+  if flags and not flags.startswith('--'):
+    return
+  merged, count = re.subn(rf'{_DISABLED}=[^\s\'"]+', rf'\g<0>,{name}', flags)
+  if not count:
+    merged = f'{flags} {_DISABLED}={name}'.strip()
+  os.environ[_NAME] = merged
 
 
 def _refusal(program: str) -> str | None:

@@ -21,6 +21,17 @@ from tests import official_files
 from tests.cli import t5_main
 
 CODE = 'import sys; from synth_mtf import cli; sys.exit(cli.main())'
+# Begins to read a checkpoint when others have long gone on.
+LATE = f"""
+import time
+import tensorflow.compat.v1 as tf
+restore = tf.train.Saver.restore
+def restore_late(*args):
+  time.sleep(10)
+  restore(*args)
+tf.train.Saver.restore = restore_late
+{CODE}
+"""
 # Before JAX 0.5, a host of CPUs has one device.
 DEVICES = 1 if jax.__version__.startswith('0.4.') else 4
 
@@ -39,9 +50,11 @@ def free_port():
 class Host:
   """A process of a run."""
 
-  def __init__(self, model_dir, data, devices, steps, flags=()):
+  def __init__(
+    self, model_dir, data, devices, steps, flags=('--device=cpu',), code=CODE
+  ):
     words = [
-      *('transformer', '--device=cpu', f'--model_dir={model_dir}'),
+      *('transformer', f'--model_dir={model_dir}'),
       *(f'--data_dir={data}', '--vocabulary=bytes', *t5_main.REPEATABLE),
       f"--gin_param=utils.run.mesh_shape = 'model:2,batch:{DEVICES}'",
       '--gin_param=utils.run.batch_size = 8',
@@ -57,7 +70,7 @@ class Host:
       'XLA_FLAGS': f'--xla_force_host_platform_device_count={devices}',
     }
     self.process = subprocess.Popen(
-      [sys.executable, '-c', CODE, *words],
+      [sys.executable, '-c', code, *words],
       env=environment,
       stdout=subprocess.PIPE,
       stderr=subprocess.STDOUT,
@@ -70,7 +83,7 @@ class Host:
     return output, self.process.returncode
 
 
-def start(model_dir, *data, steps):
+def start(model_dir, *data, steps, code=(CODE, CODE)):
   """Starts a process for each folder of data."""
   port = free_port()
   return [
@@ -80,10 +93,12 @@ def start(model_dir, *data, steps):
       DEVICES,
       steps,
       [
+        '--device=cpu',
         f'--coordinator_address=localhost:{port}',
         f'--num_processes={len(data)}',
         f'--process_id={number}',
       ],
+      code[number],
     )
     for number, folder in enumerate(data)
   ]
@@ -131,6 +146,20 @@ def test_two_hosts_compute_what_one_does(data, tmp_path):
     np.testing.assert_allclose(
       trained(found, name), trained(expected, name), 1e-4, 2e-5, name
     )
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+def test_a_late_host_reads_the_checkpoint_of_a_session(data, tmp_path):
+  """The first host saves it again, in one file where the session wrote two."""
+  output, status = Host(tmp_path / 'run', data, 1, 1, flags=()).wait()
+  assert not status, output
+  assert (tmp_path / 'run/model.ckpt-1.data-00001-of-00002').exists()
+  for output, status in [
+    host.wait()
+    for host in start(tmp_path / 'run', data, data, steps=2, code=(CODE, LATE))
+  ]:
+    assert not status, output
 
 
 @pytest.mark.slow
@@ -186,6 +215,92 @@ def test_a_signal_to_one_host_stops_all(data, tmp_path):
     last |= set(re.findall(r'Stopped\. (\S+) is saved', output))
   (name,) = last
   assert (tmp_path / 'run' / f'{name}.index').exists()
+
+
+# A process of two, outside training: it waits in C, as for a program.
+JOINED = """
+import sys, time
+from synth_mtf import cli
+from synth_mtf.cli import demo
+from synth_mtf.pjrt import hosts
+from synth_mtf.run import stopping
+
+def work(_):
+  say = lambda text: print(text, flush=True)
+  given = 'localhost:{port}', hosts.Group(2, {number})
+  with stopping.acknowledged(say, 'ending.'), hosts.joined('cpu', given):
+    say('ready')
+    while True:
+      time.sleep(0.1)
+
+demo.run = work
+sys.exit(cli.main(['demo', '--out=unused']))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+@pytest.mark.parametrize('receiver', [0, 1])
+def test_a_signal_outside_training_ends_all_hosts(receiver):
+  port = free_port()
+  started = [
+    subprocess.Popen(
+      [sys.executable, '-c', JOINED.format(port=port, number=number)],
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    for number in range(2)
+  ]
+  try:
+    for process in started:
+      assert process.stdout is not None
+      assert process.stdout.readline() == 'ready\n'
+    started[receiver].send_signal(signal.SIGTERM)
+    ends = [process.communicate(timeout=60) for process in started]
+  finally:
+    for process in started:
+      process.kill()
+  messages = [error for _, error in ends]
+  assert ends[receiver][0] == 'SIGTERM: ending.\n'
+  assert started[receiver].returncode == 143
+  assert started[1 - receiver].returncode == 2
+  reason = 'terminated by SIGTERM'
+  assert messages[receiver] == f'synth-mtf: error: {reason}\n'
+  assert messages[1 - receiver] == (
+    f'synth-mtf: error: process {receiver} has ended: {reason}\n'
+  )
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+def test_a_signal_ends_an_evaluation(data, tmp_path):
+  """On one host, which has no others to join."""
+  host = Host(tmp_path / 'run', data, 2 * DEVICES, 1)
+  output, status = host.wait()
+  assert not status, output
+  flags = [
+    '--device=cpu',
+    '--gin_file=runs/perplexity_text.gin',
+    '--gin_param=utils.run.perplexity_eval_steps = 1000000',
+    '--gin_param=utils.run.eval_checkpoint_step = -1',
+    f'--coordinator_address=localhost:{free_port()}',
+    *('--num_processes=1', '--process_id=0'),
+  ]
+  host = Host(tmp_path / 'run', data, 2 * DEVICES, 1, flags)
+  try:
+    assert host.process.stdout is not None
+    lines = iter(host.process.stdout.readline, '')
+    assert any(line.startswith('prepare') for line in lines)
+    host.process.send_signal(signal.SIGTERM)
+    before = time.monotonic()
+    output, status = host.wait()
+  finally:
+    host.process.kill()
+  assert status == 143, output
+  assert 'SIGTERM: ending the run.' in output
+  assert output.endswith('synth-mtf: terminated\n')
+  assert time.monotonic() - before < 20
 
 
 @pytest.mark.parametrize(
