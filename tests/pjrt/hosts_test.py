@@ -152,7 +152,8 @@ def test_two_hosts_compute_what_one_does(data, tmp_path):
 @pytest.mark.xla
 def test_a_late_host_reads_the_checkpoint_of_a_session(data, tmp_path):
   """The first host saves it again, in one file where the session wrote two."""
-  output, status = Host(tmp_path / 'run', data, 1, 1, flags=()).wait()
+  mesh = "--gin_param=utils.run.mesh_shape = 'batch:1'"
+  output, status = Host(tmp_path / 'run', data, 1, 1, [mesh]).wait()
   assert not status, output
   assert (tmp_path / 'run/model.ckpt-1.data-00001-of-00002').exists()
   for output, status in [
