@@ -1,4 +1,4 @@
-"""What a step costs the process that starts it, beside JAX's own call.
+"""What a step costs the process that starts it, next to JAX's own call.
 
     python -m benchmarks.accelerator.dispatch --devices 8 --variables 645
 
