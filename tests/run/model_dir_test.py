@@ -1,5 +1,6 @@
 """Folders that will not do as --model_dir, and their lock."""
 
+import contextlib
 import fcntl
 import os
 import pathlib
@@ -232,25 +233,32 @@ def test_errors_that_damage_explains(tmp_path, error, explained):
 )
 def test_slots_of_another_optimizer_are_named(tmp_path, stored, expected):
   path = str(tmp_path / 'model.ckpt-1')
-  run = 'w/adam_m', 'w/adam_v', 'w'
-  for names in (stored, run):
-    with tf.Graph().as_default(), tf.Session() as session:
-      for name in {*names, 'w'}:
-        tf.get_variable(name, [2], use_resource=True)
-      saver = tf.train.Saver()
-      if names == stored:
-        session.run(tf.global_variables_initializer())
-        saver.save(session, path)
-        continue
-      with pytest.raises(tf.errors.NotFoundError) as raised:
-        saver.restore(session, path)
+  with graph_of('w', *stored), tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    tf.train.Saver().save(session, path)
+  with (
+    graph_of('w', 'w/adam_m', 'w/adam_v'),
+    tf.Session() as session,
+    pytest.raises(tf.errors.NotFoundError) as raised,
+  ):
+    tf.train.Saver().restore(session, path)
   message = model_dir.explain(raised.value, str(tmp_path))
+  assert message is not None
   assert message.startswith(
     f'{path} lacks the slot variables of AdamWeightDecayOptimizer '
     '(utils.run.optimizer): w/adam_m, w/adam_v. It has '
   )
   assert expected in message
   assert f"utils.run.init_checkpoint = '{path}'" in message
+
+
+@contextlib.contextmanager
+def graph_of(*names):
+  """Yields a graph with these variables."""
+  with tf.Graph().as_default() as graph:
+    for name in names:
+      tf.get_variable(name, [2], use_resource=True)
+    yield graph
 
 
 def test_a_missing_weight_is_not_a_slot(tmp_path):
