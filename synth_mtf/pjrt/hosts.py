@@ -101,7 +101,6 @@ class Hosts:
 
   def __init__(self, group: Group = _ALONE) -> None:
     self.count, self.number = group
-    self._meetings = 0
     self.stop = Wish(self.is_alone)
     self.save = Wish(self.is_alone)
 
@@ -135,13 +134,13 @@ class Hosts:
     in which it finds the latest checkpoint.
     """
     if self.is_first:
-      self.wait_for_all()
+      self._wait_for_all('folders')
       yield model_dir
       return
     with tempfile.TemporaryDirectory(prefix='synth-mtf-') as own:
       if tf.io.gfile.isdir(model_dir):
         show_files(model_dir, own)
-      self.wait_for_all()
+      self._wait_for_all('folders')
       yield own
 
   def shared_number(self, name: str) -> int:
@@ -164,12 +163,9 @@ class Hosts:
     elif _client().blocking_key_value_get(key, _COMPILATION) != value:
       raise UserError(message)
 
-  def wait_for_all(self) -> None:
-    """Waits until every process has called this as often."""
-    if self.is_alone:
-      return
-    self._meetings += 1
-    _client().wait_at_barrier(f'{_KEYS}/{self._meetings}', _COMPILATION)
+  def _wait_for_all(self, name: str) -> None:
+    if not self.is_alone:
+      _client().wait_at_barrier(f'{_KEYS}/{name}', _COMPILATION)
 
 
 def address(

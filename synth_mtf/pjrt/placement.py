@@ -203,12 +203,9 @@ class Variables:
   def fetch(self) -> None:
     """Brings slices to the first host that only other hosts have.
 
-    All hosts must call it after the same step, before `get`. Before the first
-    step, it waits for hosts that still read the checkpoint which the first one
-    then writes again.
+    All hosts must call it after the same step, before `get`.
     """
     if not self.changed:
-      self._devices.hosts.wait_for_all()
       return
     self._fetched.clear()
     self.changed = False

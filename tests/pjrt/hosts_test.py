@@ -21,17 +21,6 @@ from tests import official_files
 from tests.cli import t5_main
 
 CODE = 'import sys; from synth_mtf import cli; sys.exit(cli.main())'
-# Begins to read a checkpoint when others have long gone on.
-LATE = f"""
-import time
-import tensorflow.compat.v1 as tf
-restore = tf.train.Saver.restore
-def restore_late(*args):
-  time.sleep(10)
-  restore(*args)
-tf.train.Saver.restore = restore_late
-{CODE}
-"""
 # Before JAX 0.5, a host of CPUs has one device.
 DEVICES = 1 if jax.__version__.startswith('0.4.') else 4
 
@@ -50,9 +39,7 @@ def free_port():
 class Host:
   """A process of a run."""
 
-  def __init__(
-    self, model_dir, data, devices, steps, flags=('--device=cpu',), code=CODE
-  ):
+  def __init__(self, model_dir, data, devices, steps, flags=('--device=cpu',)):
     words = [
       *('transformer', f'--model_dir={model_dir}'),
       *(f'--data_dir={data}', '--vocabulary=bytes', *t5_main.REPEATABLE),
@@ -70,7 +57,7 @@ class Host:
       'XLA_FLAGS': f'--xla_force_host_platform_device_count={devices}',
     }
     self.process = subprocess.Popen(
-      [sys.executable, '-c', code, *words],
+      [sys.executable, '-c', CODE, *words],
       env=environment,
       stdout=subprocess.PIPE,
       stderr=subprocess.STDOUT,
@@ -83,7 +70,7 @@ class Host:
     return output, self.process.returncode
 
 
-def start(model_dir, *data, steps, code=(CODE, CODE)):
+def start(model_dir, *data, steps):
   """Starts a process for each folder of data."""
   port = free_port()
   return [
@@ -98,7 +85,6 @@ def start(model_dir, *data, steps, code=(CODE, CODE)):
         f'--num_processes={len(data)}',
         f'--process_id={number}',
       ],
-      code[number],
     )
     for number, folder in enumerate(data)
   ]
@@ -146,21 +132,6 @@ def test_two_hosts_compute_what_one_does(data, tmp_path):
     np.testing.assert_allclose(
       trained(found, name), trained(expected, name), 1e-4, 2e-5, name
     )
-
-
-@pytest.mark.slow
-@pytest.mark.xla
-def test_a_late_host_reads_the_checkpoint_of_a_session(data, tmp_path):
-  """The first host saves it again, in one file where the session wrote two."""
-  mesh = "--gin_param=utils.run.mesh_shape = 'batch:1'"
-  output, status = Host(tmp_path / 'run', data, 1, 1, [mesh]).wait()
-  assert not status, output
-  assert (tmp_path / 'run/model.ckpt-1.data-00001-of-00002').exists()
-  for output, status in [
-    host.wait()
-    for host in start(tmp_path / 'run', data, data, steps=2, code=(CODE, LATE))
-  ]:
-    assert not status, output
 
 
 @pytest.mark.slow
@@ -271,37 +242,6 @@ def test_a_signal_outside_training_ends_all_hosts(receiver):
   assert messages[1 - receiver] == (
     f'synth-mtf: error: process {receiver} has ended: {reason}\n'
   )
-
-
-@pytest.mark.slow
-@pytest.mark.xla
-def test_a_signal_ends_an_evaluation(data, tmp_path):
-  """On one host, which has no others to join."""
-  host = Host(tmp_path / 'run', data, 2 * DEVICES, 1)
-  output, status = host.wait()
-  assert not status, output
-  flags = [
-    '--device=cpu',
-    '--gin_file=runs/perplexity_text.gin',
-    '--gin_param=utils.run.perplexity_eval_steps = 1000000',
-    '--gin_param=utils.run.eval_checkpoint_step = -1',
-    f'--coordinator_address=localhost:{free_port()}',
-    *('--num_processes=1', '--process_id=0'),
-  ]
-  host = Host(tmp_path / 'run', data, 2 * DEVICES, 1, flags)
-  try:
-    assert host.process.stdout is not None
-    lines = iter(host.process.stdout.readline, '')
-    assert any(line.startswith('prepare') for line in lines)
-    host.process.send_signal(signal.SIGTERM)
-    before = time.monotonic()
-    output, status = host.wait()
-  finally:
-    host.process.kill()
-  assert status == 143, output
-  assert 'SIGTERM: ending the run.' in output
-  assert output.endswith('synth-mtf: terminated\n')
-  assert time.monotonic() - before < 20
 
 
 @pytest.mark.parametrize(
