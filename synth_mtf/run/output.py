@@ -6,8 +6,10 @@ ends in '...' is followed by the seconds for which it has been true.
 TensorFlow also writes from C++, so file descriptors are redirected to the log.
 """
 
+import bisect
 import contextlib
 import io
+import itertools
 import math
 import os
 import shutil
@@ -15,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
@@ -95,10 +98,8 @@ class Console:
     """Returns what shows a text that a terminal rewrites."""
     if not self._clear:
       return escaped(f'{text}\n')
-    columns = self._columns()
-    if len(text) >= columns:  # some terminals wrap a full line
-      text = f'{text[: columns - 2]}\u2026'
-    return Escaped(self._clear + escaped(text))
+    line = _cut(escaped(text), self._columns() - 1)  # some wrap a full line
+    return Escaped(self._clear + line)
 
   def _wait(self, text: str) -> None:
     """Repeats a text with its age, until a console writes something else."""
@@ -152,6 +153,18 @@ class Console:
     end_wait()
     self._stream.write(Escaped(self._clear + escaped(text)))
     self._stream.flush()
+
+
+def _cut(text: str, columns: int) -> str:
+  """Cuts a text to a line; some characters, as of Chinese, take two columns."""
+  ends = [*itertools.accumulate(map(_width, text))]
+  if not ends or ends[-1] <= columns:
+    return text
+  return f'{text[: bisect.bisect(ends, columns - 1)]}\u2026'
+
+
+def _width(character: str) -> int:
+  return 2 if unicodedata.east_asian_width(character) in 'WF' else 1
 
 
 def duration(seconds: float) -> str:
