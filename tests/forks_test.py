@@ -108,3 +108,13 @@ def test_a_server_that_is_gone_is_an_error(installed):
   with forks.programs('no_such_module', python=installed / 'python') as folder:
     done = run(folder / 'synth-mtf', '0', timeout=60)
   assert done.returncode == 1
+
+
+def test_the_output_of_a_command_is_in_its_log(installed, tmp_path):
+  log = tmp_path / 'log'
+  python = installed / 'python'
+  with forks.commands(log, 'decimal', python=python, cwd=tmp_path) as command:
+    command('synth-mtf', '0', MINE='given')
+    assert '"given"' in log.read_text() and str(tmp_path) in log.read_text()
+    with pytest.raises(forks.Failed, match='(?s)synth-mtf.*as C.. writes'):
+      command('synth-mtf', '3')
