@@ -146,9 +146,9 @@ def _supervise(
 ) -> None:
   """Runs the command of a client in a fork, which dies with the client."""
   _, (*files, content), *_ = socket.recv_fds(client, 1, 4)
-  with open(content, encoding='utf-8') as file:
-    file.seek(0)
-    request = json.load(file)
+  with open(content, encoding='utf-8') as opened:
+    opened.seek(0)
+    request = json.load(opened)
   if _of_imports(request['environment']) != _of_imports(before):
     client.sendall(b'null')
     return

@@ -86,6 +86,7 @@ def start(program):
   process = subprocess.Popen(
     [program, 'wait'], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
   )
+  assert process.stdout is not None
   process.stdout.readline()
   assert process.stdout.readline() == b'waiting\n'
   return process

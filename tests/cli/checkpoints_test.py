@@ -35,7 +35,7 @@ def main(tmp_path, programs):
   """Starts `synth-mtf transformer` with a run file and bindings."""
   data = tmp_path / 'data'
   official_files.write_samples(data)
-  processes = []
+  processes: list[subprocess.Popen[bytes]] = []
   forked = programs / 'synth-mtf'
 
   def start(run, *bindings):
