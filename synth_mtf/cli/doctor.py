@@ -143,10 +143,10 @@ def _vocabulary() -> Iterator[Finding]:
   else:
     yield Finding(
       'note',
-      f"no vocabulary is set: T5's own, {t5.data.DEFAULT_SPM_PATH}, needs a "
-      'network',
-      'without one, pass --vocabulary=FILE.model or --vocabulary=bytes (the '
-      'demo needs neither)',
+      f"no vocabulary is set, and T5's own, {t5.data.DEFAULT_SPM_PATH}, is in "
+      'a bucket that has been closed since February 2026',
+      'pass --vocabulary=FILE.model, such as the spiece.model of a T5 of '
+      'Hugging Face, or --vocabulary=bytes (the demo needs neither)',
     )
 
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -17,8 +18,10 @@ from synth_mtf.errors import UserError
 from synth_mtf.host import events
 from synth_mtf.pjrt import hosts
 from synth_mtf.pjrt.placement import Slicing
-from tests import official_files
+from tests import official_files, readme_test, sentencepieces
+from tests.checkout import CHECKOUT
 from tests.cli import t5_main
+from tests.pjrt import made_up_gpu_test
 
 CODE = 'import sys; from synth_mtf import cli; sys.exit(cli.main())'
 # Before JAX 0.5, a host of CPUs has one device.
@@ -131,6 +134,49 @@ def test_two_hosts_compute_what_one_does(data, tmp_path):
     np.testing.assert_allclose(
       trained(found, name), trained(expected, name), 1e-4, 2e-5, name
     )
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+def test_the_documents_command(data, tmp_path):
+  """On a CPU of each host, with a small model; it names no mesh."""
+  text = (CHECKOUT / 'docs' / 'scaling.md').read_text(encoding='utf-8')
+  (block,) = (
+    match
+    for match in readme_test.BLOCK.finditer(text)
+    if match['text'] == 'tests/pjrt/hosts_test.py'
+  )
+  (tmp_path / 'my_data').symlink_to(data)
+  vocabulary = tmp_path / 'my_vocabulary.model'
+  sentencepieces.train(vocabulary, data / 'corpus' / 'text.txt')
+  command = block['body'].replace('\\\n', ' ').removeprefix('$ synth-mtf ')
+  for name, here in {
+    '--device=gpu': '--device=cpu',
+    'host0:8476': f'localhost:{free_port()}',
+  }.items():
+    assert name in command
+    command = command.replace(name, here)
+  processes = [
+    subprocess.Popen(
+      [
+        *(sys.executable, '-c', CODE),
+        *shlex.split(command),
+        *(f'--gin_param={binding}' for binding in made_up_gpu_test.SMALL),
+        f'--process_id={number}',
+      ],
+      cwd=tmp_path,
+      env={**os.environ, 'PYTHONHASHSEED': '0', 'PYTHONPATH': str(CHECKOUT)},
+      stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT,
+      text=True,
+    )
+    for number in range(2)
+  ]
+  for process in processes:
+    output, _ = process.communicate(timeout=3000)
+    assert not process.returncode, output
+    assert 'Mesh: batch:2, all devices' in output
+  assert (tmp_path / 'my_drive/two/model.ckpt-1.index').exists()
 
 
 @pytest.mark.slow
