@@ -97,23 +97,17 @@ def test_the_documents_command(words, packages, tmp_path):
   data = official_files.write_text(tmp_path / 'my_data')
   vocabulary = tmp_path / 'my_vocabulary.model'
   sentencepieces.train(vocabulary, data / 'corpus/text.txt')
-  variables, words = {}, list(words)
-  while '=' in words[0]:
-    name, _, variables[name] = words.pop(0).partition('=')
-  program, *words = words
-  if program == 't5_mesh_transformer' and not t5_main.HAS_STOCK:
-    pytest.skip('the stock command needs torch and TensorFlow 2.12')
-  start = [sys.executable, '-c', MAIN]
-  if program == 't5_mesh_transformer':
-    start = [sys.executable, '-m', 't5.models.mesh_transformer_main']
+  _, *words = words
   done = subprocess.run(
-    [*start, *words, *(f'--gin_param={each}' for each in SMALL)],
+    [
+      sys.executable,
+      '-c',
+      MAIN,
+      *words,
+      *(f'--gin_param={each}' for each in SMALL),
+    ],
     cwd=tmp_path,
-    env={
-      **os.environ,
-      'PYTHONPATH': f'{CHECKOUT}:{packages}',
-      **variables,
-    },
+    env={**os.environ, 'PYTHONPATH': f'{CHECKOUT}:{packages}'},
     capture_output=True,
     text=True,
     timeout=600,

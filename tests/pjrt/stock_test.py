@@ -17,7 +17,6 @@ from tests.cli import t5_main
 DEVICES = (
   '--gin_file=runs/devices.gin',
   "--gin_param=synth_mtf.run_on_devices.kind = 'cpu'",
-  t5_main.NO_MESH,
 )
 
 
@@ -86,7 +85,6 @@ def test_the_stock_command_computes_on_devices(words, stock, tmp_path):
     )
   config = (folder / 'operative_config.gin').read_text()
   assert 'run_on_devices.kind' not in config
-  assert 'mesh_shape =' not in config
   # The session continues, and the devices continue from there.
   stock(*words(folder, steps=6))
   stock(*words(folder, *DEVICES, steps=8))
@@ -103,7 +101,7 @@ def test_the_stock_command_on_two_hosts(words, tmp_path):
   folder, one = tmp_path / 'two', tmp_path / 'one'
   no_dropout = '--gin_param=dropout_rate = 0.0'
   ours = ('--data_dir=', '--vocabulary=')
-  given = words(folder, no_dropout, *DEVICES, steps=3)  # without a mesh
+  given = words(folder, no_dropout, *DEVICES, steps=3)
   line = [word for word in given if not word.startswith(ours)]
   (data,) = (w.partition('=')[2] for w in given if w.startswith('--data_dir='))
   with socket.socket() as listening:
@@ -114,6 +112,7 @@ def test_the_stock_command_on_two_hosts(words, tmp_path):
       [
         *(sys.executable, '-m', 't5.models.mesh_transformer_main'),
         *(*t5_main.IMPORTS, *line),
+        "--gin_param=utils.run.mesh_shape = 'batch:2'",
       ],
       env={
         **os.environ,
@@ -133,7 +132,6 @@ def test_the_stock_command_on_two_hosts(words, tmp_path):
   for host in hosts:
     output, _ = host.communicate(timeout=3000)
     assert not host.returncode, output
-    assert 'Mesh: batch:2, all devices' in output
   t5_main.synth_mtf_transformer(
     *words(one, no_dropout, '--device=cpu', steps=3)
   )
