@@ -97,7 +97,7 @@ class Way(abc.ABC):
 
   @contextlib.contextmanager
   def repeatable(self, step: Callable[[], Any]) -> Iterator[None]:
-    """Makes random numbers depend on the seed and the step alone.
+    """Makes random numbers depend only on the seed and the step.
 
     Args:
       step: returns the step's number, a tensor.

@@ -34,7 +34,7 @@ INT = tf.TensorSpec([], tf.int32)
 INTS = tf.TensorSpec([None], tf.int32)
 FLOAT = tf.TensorSpec([], tf.float32)
 
-# How files begin that are no text in UTF-8.
+# How files begin that are not text in UTF-8.
 _BINARY = {
   b'\x1f\x8b': 'gzip, whose name must end in .gz',
   b'PK\x03\x04': 'a ZIP archive',

@@ -92,7 +92,7 @@ def test_the_way_around_the_closed_bucket(tmp_path):
   *before, finetune = commands()
   for line in before:
     do(line)
-  start = Checkpoint(str(tmp_path / 'my_start/model.ckpt-0'))
+  start = Checkpoint(str(tmp_path / 'start/model.ckpt-0'))
   np.testing.assert_array_equal(
     start['shared/embedding'], weights['shared.weight']
   )

@@ -188,8 +188,9 @@ def test_the_startup_script_installs_and_trains(tmp_path):
 
 
 @pytest.mark.slow  # trains
-def test_a_killed_sweep_continues_and_ends_with_one_table(tmp_path):
+def test_a_killed_sweep_continues_and_ends_with_one_table(tmp_path, programs):
   environment = {**small(tmp_path), 'SEEDS': '0 1', 'VARIANTS': 'random'}
+  environment['PATH'] = f'{programs}:{environment["PATH"]}'
   runs = tmp_path / 'sweep' / 'tiny' / 'random'
   first = runs / 'seed_0' / 'finished'
   with subprocess.Popen(

@@ -58,8 +58,9 @@ def test_a_mesh_that_does_not_divide(tiny, shape, batch, message):
   ],
 )
 def test_a_mesh_is_named(settings, is_named):
-  gin_files.parse(model.files('random_vanilla'), model.TINY)
-  gin.parse_config(settings)
+  gin_files.parse(
+    model.files('random_vanilla'), [*model.TINY, *filter(None, [settings])]
+  )
   assert RunConfig().names_mesh is is_named
 
 
