@@ -100,7 +100,9 @@ def test_a_line_with_the_mark_of_the_trainer_takes_part(tmp_path):
 def test_rare_characters_are_named(tmp_path):
   rare = ''.join(map(chr, range(0x4E00, 0x4E00 + 30)))
   (note,) = vocabulary.train([*_TEXTS * 20, rare], tmp_path / 'a.model', 80)
-  unknown, shown = re.match(r'(\d+) of the .*: (.*) \.\.\.', note).groups()
+  match = re.match(r'(\d+) of the .*: (.*) \.\.\.', note)
+  assert match, note
+  unknown, shown = match.groups()
   assert int(unknown) > 20 and len(shown.split()) == 20
 
 
