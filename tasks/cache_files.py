@@ -94,7 +94,7 @@ def names_in(paths: Sequence[str]) -> set[str]:
   for path in paths:
     for record in tf.python_io.tf_record_iterator(path):
       names = tf.train.Example.FromString(record).features.feature
-      # seqio writes the lengths of rows beside a ragged feature.
+      # seqio writes the lengths of rows with a ragged feature.
       return {name for name in names if '/' not in name}
   return set()
 

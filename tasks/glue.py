@@ -7,11 +7,13 @@ that a row becomes the same example from either source.
 import dataclasses
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import tensorflow_datasets as tfds
 from t5.data import postprocessors
 
+from synth_mtf.storage import filesystem
 from synth_mtf.tasks.files import formats
 from synth_mtf.tasks.registering import adopt, splits
 
@@ -20,11 +22,19 @@ _ROOTS = ('glue/', 'glue_data/', 'GLUE/', '')
 
 
 @dataclasses.dataclass(eq=False)
-class GlueReader(formats.TsvReader):
-  """Reads a GLUE TSV file as TFDS's builder config describes it."""
+class GlueReader(formats.Reader):
+  """Reads a GLUE TSV file as TFDS's builder config describes it.
+
+  As in TFDS, quotes are plain text, a carriage return ends a row, and files
+  with a header may have empty lines, which are skipped.
+  """
 
   name: str
   labelled: bool
+
+  reports_line_ends = True
+  header = True  # whether the first line names the columns
+  leaves_out = False  # whether TFDS leaves out short rows
 
   def __post_init__(self) -> None:
     config = tfds.text.glue.Glue.builder_configs[self.name]
@@ -50,6 +60,32 @@ class GlueReader(formats.TsvReader):
       'label': formats.LABEL if config.label_classes else formats.FLOAT,
       'idx': formats.INT,
     }
+
+  def read_header(
+    self, path: str
+  ) -> tuple[formats.Record, Sequence[str] | None]:
+    if not self.header:
+      return super().read_header(path)
+    with filesystem.reading(path) as stream, formats.fault_at(path, 1):
+      first = next(formats.lines_and_returns(stream), b'')
+      header = formats.Record(first, 0)
+      names = header.line.split('\t')
+      formats.check_header(names, self.columns)
+    return header, names
+
+  def split(self, stream: Any, start: int) -> Iterator[formats.Record]:
+    for line in formats.lines_and_returns(stream):
+      if line.strip(b'\r\n') or not self.header:
+        yield formats.Record(line, start)
+      start += len(line)
+
+  def row(self, record: formats.Record) -> dict[str, str]:
+    """Returns the columns by name."""
+    names = record.columns or self.columns
+    fields = record.line.split('\t')
+    if len(fields) < len(names) and self.leaves_out:
+      raise formats.Oddity('a broken row', formats.LEFT_OUT)
+    return formats.by_name(names, fields[: len(names)])
 
   def parse(self, record: formats.Record) -> formats.Items:
     row = self.row(record)

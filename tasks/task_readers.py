@@ -100,27 +100,45 @@ def _filled(template: Template, row: Mapping[str, str]) -> str:
   return text
 
 
-class TsvReader(formats.TsvReader, TaskReader):
-  """Reads a TSV file with a header, in which quotes are plain text.
+class TableReader(TaskReader):
+  """Base class for readers of rows whose columns have names in a header."""
 
-  Quotes that csv or pandas wrote are reported.
-  """
+  delimiter = '\t'
+  delimiter_name = 'tabs'
 
-  exact = True
-  reports_line_ends = False
+  @abc.abstractmethod
+  def fields(self, record: formats.Record) -> list[str]:
+    """Returns the texts between the delimiters of a row."""
 
   def read_header(
     self, path: str
   ) -> tuple[formats.Record, Sequence[str] | None]:
     header, line = self.first_row(path)
     with formats.fault_at(path, line):
-      _refuse_other_formats(header.line, self.columns)
-      names = header.line.split('\t')
+      names = self.fields(header)
+      first = self.delimiter.join(names)
+      _refuse_other_formats(first, self.columns, self.delimiter_name)
       formats.check_header(names, self.columns)
     return header, names
 
-  def is_row(self, line: bytes) -> bool:
-    return True  # `parse` skips those that are blank
+  def row(self, record: formats.Record) -> dict[str, str]:
+    names = record.columns or self.columns
+    return formats.by_name(names, self.fields(record), self.delimiter_name)
+
+
+class TsvReader(TableReader):
+  """Reads TSV in which quotes are plain text; a carriage return ends a row.
+
+  Quotes that csv or pandas wrote are reported.
+  """
+
+  def split(self, stream: Any, start: int) -> Iterator[formats.Record]:
+    for line in formats.lines_and_returns(stream):
+      yield formats.Record(line, start)
+      start += len(line)
+
+  def fields(self, record: formats.Record) -> list[str]:
+    return record.line.split(self.delimiter)
 
   def oddities(self, record: formats.Record) -> Iterator[formats.Oddity]:
     if any(map(_is_quoted, record.unmarked.rstrip(b'\r\n').split(b'\t'))):
@@ -149,14 +167,14 @@ def _is_quoted(field: bytes) -> bool:
 
 
 class PlainTsvReader(TsvReader):
-  """Reads a TSV file with a header, all of whose quotes are plain text."""
+  """Reads TSV in which all quotes are meant as text."""
 
   def oddities(self, record: formats.Record) -> Iterator[formats.Oddity]:
     yield from ()
 
 
-class CsvReader(TaskReader):
-  """Reads CSV with a header, as csv and pandas write it (RFC 4180).
+class CsvReader(TableReader):
+  """Reads CSV as csv and pandas write it (RFC 4180).
 
   A field may be in double quotes. Quotes inside it are doubled, and it may hold
   line breaks.
@@ -164,17 +182,6 @@ class CsvReader(TaskReader):
 
   delimiter = ','
   delimiter_name = 'commas'
-
-  def read_header(
-    self, path: str
-  ) -> tuple[formats.Record, Sequence[str] | None]:
-    header, line = self.first_row(path)
-    with formats.fault_at(path, line):
-      names = self._fields(header)
-      if len(names) == 1:
-        _refuse_other_formats(names[0], self.columns, self.delimiter_name)
-      formats.check_header(names, self.columns)
-    return header, names
 
   def split(self, stream: Any, start: int) -> Iterator[formats.Record]:
     while True:
@@ -188,18 +195,7 @@ class CsvReader(TaskReader):
       yield formats.Record(lines.data, start)
       start += len(lines.data)
 
-  def row(self, record: formats.Record) -> dict[str, str]:
-    names = record.columns or self.columns
-    fields = self._fields(record)
-    formats.expect(
-      len(fields) == len(names),
-      f'{len(fields)} columns, separated by {self.delimiter_name}: '
-      f'{formats.quote(" | ".join(fields))}',
-      f'{len(names)} ({", ".join(names)})',
-    )
-    return dict(zip(names, fields, strict=True))
-
-  def _fields(self, record: formats.Record) -> list[str]:
+  def fields(self, record: formats.Record) -> list[str]:
     text = formats.decode(record.unmarked)
     try:
       rows = [*csv.reader([text], delimiter=self.delimiter, strict=True)]

@@ -10,12 +10,14 @@ no inputs.
 
 import dataclasses
 import functools
+import io
 import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import seqio
 
+from synth_mtf.storage import filesystem
 from synth_mtf.tasks.files import formats
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import TOKENIZE, adopt, define
@@ -50,6 +52,22 @@ class SentenceReader(formats.Reader):
 
   schema = {'text': formats.TEXT}
   indexed = False
+
+  def records(
+    self, path: str, start: int = 0, end: int | None = None
+  ) -> Iterator[formats.Record]:
+    """Yields the rows whose lines start between two offsets."""
+    with filesystem.reading(path) as stream:
+      if start:
+        # It may be inside a line, which belongs to the part before.
+        stream.seek(start - 1)
+        start += len(next(formats.lines(stream), b' ')) - 1
+      if end is not None:
+        data = stream.read(max(end - start, 0))
+        if data and not data.endswith(b'\n'):
+          data += next(formats.lines(stream), b'')
+        stream = io.BytesIO(data)
+      yield from self.split(stream, start)
 
   def oddities(self, record: formats.Record) -> Iterator[formats.Oddity]:
     yield from super().oddities(record)

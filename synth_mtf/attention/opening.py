@@ -159,8 +159,8 @@ def _recorded(model_dir: str) -> str | None:
     return None
   if name == seqio.ByteVocabulary.__name__:
     return tasks.data_settings.BYTES
-  beside = os.path.join(model_dir, os.path.basename(name))
-  for path in (name, beside):
+  in_run = os.path.join(model_dir, os.path.basename(name))
+  for path in (name, in_run):
     if os.path.isfile(path):
       return path
   return None

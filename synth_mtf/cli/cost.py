@@ -109,7 +109,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-  """Prints a table, or the published counts beside our own."""
+  """Prints a table, or the published counts next to our own."""
   arguments.check_gin_files(args.gin_file)
   if args.paper:
     _print_published()

@@ -1,6 +1,7 @@
 """Masks of the memory positions that each query may attend to."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
@@ -43,8 +44,28 @@ class Visibility:
 
 
 def zero_hidden(x: mtf.Tensor, visible: mtf.Tensor | None) -> mtf.Tensor:
-  """Sets x to 0 where `visible` is 0; None hides nothing."""
-  return x if visible is None else x * mtf.cast(visible, x.dtype)
+  """Sets x to 0 where `visible` is 0; None hides nothing.
+
+  So it does with gradients, even with infinity and NaN.
+  """
+  if visible is None:
+    return x
+  return _ZeroHidden(x, mtf.cast(visible, x.dtype)).outputs[0]
+
+
+class _ZeroHidden(mtf.BinaryOpWithBroadcasting):
+  """A product with a mask of 0 and 1, in which infinity times 0 is 0."""
+
+  def __init__(self, x: mtf.Tensor, visible: mtf.Tensor) -> None:
+    given = set(x.shape.dims)
+    missing = [d for d in visible.shape.dims if d not in given]
+    shape = mtf.Shape([*missing, *x.shape.dims])
+    super().__init__(tf.math.multiply_no_nan, x, visible, shape, x.dtype)
+
+  def gradient(self, grad_ys: Sequence[mtf.Tensor]) -> list[mtf.Tensor | None]:
+    x, visible = self.inputs
+    dx = zero_hidden(grad_ys[0], visible)
+    return [mtf.reduce_sum(dx, output_shape=x.shape), None]
 
 
 def visibility(call: LayerCall, packed: bool) -> Visibility:

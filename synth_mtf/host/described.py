@@ -40,7 +40,7 @@ class DescribedModel:
   def configured(self) -> Iterator[None]:
     """Gives gin the configuration, and its previous one back.
 
-    Meanwhile, TensorFlow logs errors alone: Mesh-TensorFlow warns of its own
+    Meanwhile, TensorFlow logs only errors: Mesh-TensorFlow warns of its own
     initial values.
     """
     with _one_at_a_time, self._separate_gin():

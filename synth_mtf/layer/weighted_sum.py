@@ -204,8 +204,10 @@ def _batch_shared_average(
   padding are 0. The exponentials are computed once for the whole batch, and
   nothing of size [batch, heads, length, memory_length] is materialized.
 
-  One set of exponentials cannot represent an example whose logits are all far
-  below that of a padding position, by some 130 in the worst case. Its Y is NaN.
+  One set of exponentials cannot represent an example whose logits are all some
+  125 or more below one at padding, in a row that spans more than 150. Its Y is
+  NaN. Otherwise Y and its gradients are exact, though E^T (dY / T) may overflow
+  at padding: `zero_hidden` drops it.
   """
   nonpad = visibility.keys
   values = dropout.drop_values(zero_hidden(values, nonpad), call)

@@ -2,8 +2,8 @@
 
 Every process builds the same program, reads the same data and feeds the cores
 of its own devices. JAX's coordination service connects them: its server is in
-process 0, which alone writes to the run's folder. A run ends on all hosts or on
-none: a thread of each process watches the others.
+process 0, the only one that writes to the run's folder. A run ends on all hosts
+or on none: a thread of each process watches the others.
 """
 
 import contextlib

@@ -165,7 +165,7 @@ def check_memory(needed: int, device: jax.Device) -> None:
 def without_copies(hlo: bytes) -> bytes:
   """Replaces copies, which StableHLO lacks, with reshapes to the same shape.
 
-  JAX's plugins for GPUs and TPUs take StableHLO alone.
+  JAX's plugins for GPUs and TPUs take only StableHLO.
 
   Args:
     hlo: a serialized HloModule.

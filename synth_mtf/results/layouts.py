@@ -202,7 +202,7 @@ def _averaged_perplexities(
 ) -> tuple[list[Column], list[Column]]:
   """Returns the columns of log perplexity to show, and those in their mean.
 
-  What models are pretrained on is no part of the mean.
+  What models are pretrained on does not count in the mean.
   """
   c4 = _column('Log ppl')
   pretraining = [c for c in columns if c4.is_among(c.all_tags)]

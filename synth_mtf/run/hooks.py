@@ -232,7 +232,7 @@ def not_finite(what: str, model_dir: str, step: int) -> UserError:
 class Saver(tf.train.CheckpointSaverHook):
   """Extends the host's saver: also saves by time, and never saves NaN.
 
-  The host saves by steps alone, so a killed run of few or slow steps loses all
+  The host saves only by steps, so a killed run of few or slow steps loses all
   of them. Here checkpoints due by steps, and the last one, are kept; one saved
   by time is removed once the next one is complete. The host also stops a run
   whose loss is NaN, but may first save weights that are already NaN.

@@ -117,13 +117,8 @@ def _all_complete(folder: Folder) -> list[str]:
 
 def check_files(run: RunConfig) -> None:
   """Checks the files that a mode reads and the paths that it writes to."""
-  if run.mode.startswith('export') and not run.export_path:
-    raise UserError(
-      'utils.run.export_path is not set: give the folder to export to, '
-      '--gin_param="utils.run.export_path = \'exported\'".'
-    )
   if run.mode.startswith('export'):
-    atomic.check_writable(run.export_path, 'utils.run.export_path')
+    _check_export(run.export_path)
   if run.mode == 'infer' and not decodes_a_file():
     return
   lines = {}
@@ -140,6 +135,15 @@ def check_files(run: RunConfig) -> None:
     _check_pairs(lines[_SCORED_TARGETS], lines[_SCORED_INPUTS])
   if run.vocabulary is not None and run.lengths:
     _check_lengths(run, run.lengths, lines)
+
+
+def _check_export(path: str | None) -> None:
+  if not path:
+    raise UserError(
+      'utils.run.export_path is not set: give the folder to export to, '
+      '--gin_param="utils.run.export_path = \'exported\'".'
+    )
+  atomic.check_writable(path, 'utils.run.export_path')
 
 
 def decodes_a_file() -> bool:

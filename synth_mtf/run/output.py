@@ -6,8 +6,10 @@ ends in '...' is followed by the seconds for which it has been true.
 TensorFlow also writes from C++, so file descriptors are redirected to the log.
 """
 
+import bisect
 import contextlib
 import io
+import itertools
 import math
 import os
 import shutil
@@ -15,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
@@ -66,7 +69,7 @@ class Console:
     self._write(f'{text}\n')
 
   def start(self, title: str, text: str = '...') -> None:
-    """Starts a task, whose title prefixes every update, and shows a text."""
+    """Starts a task, and shows a text; its title, if any, prefixes each."""
     self._title = title
     self._last_shown = -math.inf
     self.update(text)
@@ -79,7 +82,8 @@ class Console:
     if time.monotonic() - self._last_shown < self._interval:
       return False
     self._last_shown = time.monotonic()
-    text = f'{self._title}  {text}'
+    if self._title:
+      text = f'{self._title}  {text}'
     self._show(text)
     if text.endswith('...'):
       self._wait(text)
@@ -95,10 +99,8 @@ class Console:
     """Returns what shows a text that a terminal rewrites."""
     if not self._clear:
       return escaped(f'{text}\n')
-    columns = self._columns()
-    if len(text) >= columns:  # some terminals wrap a full line
-      text = f'{text[: columns - 2]}\u2026'
-    return Escaped(self._clear + escaped(text))
+    line = _cut(escaped(text), self._columns() - 1)  # some wrap a full line
+    return Escaped(self._clear + line)
 
   def _wait(self, text: str) -> None:
     """Repeats a text with its age, until a console writes something else."""
@@ -152,6 +154,18 @@ class Console:
     end_wait()
     self._stream.write(Escaped(self._clear + escaped(text)))
     self._stream.flush()
+
+
+def _cut(text: str, columns: int) -> str:
+  """Cuts a text to a line; some characters, as of Chinese, take two columns."""
+  ends = [*itertools.accumulate(map(_width, text))]
+  if not ends or ends[-1] <= columns:
+    return text
+  return f'{text[: bisect.bisect(ends, columns - 1)]}\u2026'
+
+
+def _width(character: str) -> int:
+  return 2 if unicodedata.east_asian_width(character) in 'WF' else 1
 
 
 def duration(seconds: float) -> str:
@@ -211,6 +225,7 @@ def end_wait() -> None:
 # Facts of the process, whatever it runs: its terminal has one line that waits,
 # and its file descriptors 1 and 2 lead to one log or to none. Threads ask, too.
 _waits: list[_Wait] = []  # those that have not ended
+os.register_at_fork(after_in_child=_waits.clear)  # it has no such threads
 _beside_log: Console | None = None
 
 

@@ -59,3 +59,10 @@ def fix_hash_seed() -> None:
   if is_command() and 'PYTHONHASHSEED' not in os.environ:
     os.environ['PYTHONHASHSEED'] = '0'
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def require_hash_seed() -> None:
+  """Restarts this command with PYTHONHASHSEED=0, whatever the variable is."""
+  if sys.flags.hash_randomization:
+    os.environ.pop('PYTHONHASHSEED', None)
+    fix_hash_seed()

@@ -18,11 +18,16 @@ import tensorflow.compat.v1 as tf
 from absl import flags
 
 from synth_mtf.errors import UserError
-from synth_mtf.host import explanations, gin_files, patches, xla_flags
+from synth_mtf.host import (
+  explanations,
+  gin_files,
+  patches,
+  tpu_checks,
+  xla_flags,
+)
 from synth_mtf.host.run_config import RunConfig
 from synth_mtf.pjrt import devices, hosts
 from synth_mtf.pjrt.placement import Devices
-from synth_mtf.run import tpu as tpus
 
 Kind = Literal['cpu', 'gpu', 'tpu']
 _GIN_NAME = 'synth_mtf.run_on_devices.kind'
@@ -90,7 +95,7 @@ class Way(abc.ABC):
 
   @contextlib.contextmanager
   def repeatable(self, step: Callable[[], Any]) -> Iterator[None]:
-    """Makes random numbers depend on the seed and the step alone.
+    """Makes random numbers depend only on the seed and the step.
 
     Args:
       step: returns the step's number, a tensor.
@@ -137,8 +142,8 @@ class OnTpu(Way):
     self.tpu = tpu
 
   def check(self, run: RunConfig) -> None:
-    tpus.check_address(self.tpu)
-    tpus.check_run(run)
+    tpu_checks.check_address(self.tpu)
+    tpu_checks.check_run(run)
 
   def takes_types_of_gin(self) -> bool:
     return True

@@ -1,7 +1,7 @@
 """Finds, lists and reads what a flag, a binding or a task file names.
 
 A path is local or in a bucket (`scheme://...`). TensorFlow reads buckets, and
-is imported for them alone: its import takes longer than most commands.
+is imported only for them: its import takes longer than most commands.
 
 What cannot be read raises an `Unreadable` with the path, the cause and what to
 do, wherever the file is; `named_by` adds the flag or the setting. A file is

@@ -1,6 +1,6 @@
 """What is known already of what takes TensorFlow, or a long time, to compute.
 
-Each answer is a small JSON file, which this module alone reads and writes. The
+Each answer is a small JSON file that only this module reads and writes. The
 package has the answers to what everybody asks; a command finds all others in
 the user's cache folder (`$XDG_CACHE_HOME/synth_mtf` or `~/.cache/synth_mtf`),
 which may be removed at any time. Row counts are in that folder, too, or in

@@ -89,7 +89,7 @@ class FactorizedDense(Table):
     """Computes A_i B_j at the columns that the keys read."""
     a_dim = a.shape.dims[-1]
     b_dim = b.shape.dims[-1]
-    # Columns that differ between examples, or that each device makes alone.
+    # Columns that differ between examples, or that each device makes by itself.
     if call.index.is_packed or call.splits(call.memory_length):
       keys = call.index.keys % self.tile_length
       rows = [*call.batch, *call.heads, *call.length]

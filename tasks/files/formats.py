@@ -34,7 +34,7 @@ INT = tf.TensorSpec([], tf.int32)
 INTS = tf.TensorSpec([None], tf.int32)
 FLOAT = tf.TensorSpec([], tf.float32)
 
-# How files begin that are no text in UTF-8.
+# How files begin that are not text in UTF-8.
 _BINARY = {
   b'\x1f\x8b': 'gzip, whose name must end in .gz',
   b'PK\x03\x04': 'a ZIP archive',
@@ -204,17 +204,11 @@ class Reader(abc.ABC):
   def records(
     self, path: str, start: Position = 0, end: Position | None = None
   ) -> Iterator[Record]:
-    """Yields the rows whose lines start between two offsets."""
+    """Yields the rows between two offsets."""
     with filesystem.reading(path) as stream:
-      if start:
-        # It may be inside a line, which belongs to the part before.
-        stream.seek(start - 1)
-        start += len(next(lines(stream), b' ')) - 1
+      stream.seek(start)
       if end is not None:
-        data = stream.read(max(end - start, 0))
-        if data and not data.endswith(b'\n'):
-          data += next(lines(stream), b'')
-        stream = io.BytesIO(data)
+        stream = io.BytesIO(stream.read(end - start))
       yield from self.split(stream, start)
 
   def split(self, stream: Any, start: int) -> Iterator[Record]:
@@ -252,6 +246,12 @@ def lines(stream: Any) -> Iterator[bytes]:
     yield line
 
 
+def lines_and_returns(stream: Any) -> Iterator[bytes]:
+  """Yields the lines of a stream, which a carriage return ends, too."""
+  for line in lines(stream):
+    yield from line.splitlines(keepends=True)
+
+
 def lines_before(path: str, offset: int) -> int:
   """Counts the lines before an offset by reading the file up to it."""
   count = 0
@@ -268,63 +268,17 @@ def skip_blank(record: Record) -> None:
     raise Oddity('a blank line', 'skipped')
 
 
-class TsvReader(Reader):
-  """Base class for TSV files, in which quotes are plain text.
-
-  As in TFDS, a carriage return ends a row, and files with a header may have
-  empty lines, which are skipped.
-  """
-
-  reports_line_ends = True
-  header = True  # whether the first line names the columns
-  leaves_out = False  # whether TFDS leaves out short rows
-  exact = False  # whether more columns than those of the header are a fault
-  # The columns in use, or all columns if the file has no header.
-  columns: Sequence[str]
-
-  def read_header(self, path: str) -> tuple[Record, Sequence[str] | None]:
-    if not self.header:
-      return super().read_header(path)
-    with filesystem.reading(path) as stream, fault_at(path, 1):
-      first = next(lines(stream), b'')
-    parts = first.splitlines(keepends=True)  # at carriage returns
-    header = Record(parts[0] if parts else b'', 0)
-    with fault_at(path, 1):
-      names = header.line.split('\t')
-      check_header(names, self.columns)
-    return header, names
-
-  def records(
-    self, path: str, start: int = 0, end: int | None = None
-  ) -> Iterator[Record]:
-    with filesystem.reading(path) as stream:
-      stream.seek(start)
-      for data in lines(stream):
-        for line in data.splitlines(keepends=True):  # at carriage returns
-          if start == end:
-            return
-          if self.is_row(line):
-            yield Record(line, start)
-          start += len(line)
-
-  def is_row(self, line: bytes) -> bool:
-    """Whether a line is a row."""
-    return bool(line.strip(b'\r\n')) or not self.header
-
-  def row(self, record: Record) -> dict[str, Any]:
-    """Returns the columns by name."""
-    names = record.columns or self.columns
-    fields = record.line.split('\t')
-    too_short = len(fields) < len(names)
-    too_long = self.exact and len(fields) > len(names)
-    if too_short and self.leaves_out:
-      raise Oddity('a broken row', LEFT_OUT)
-    if too_short or too_long:
-      raise RowError(
-        f'{len(fields)} tab-separated columns: {quote(" | ".join(fields))}',
-        f'{len(names)} ({", ".join(names)})',
-      )
-    return dict(zip(names, fields, strict=False))
+def by_name(
+  names: Sequence[str], fields: Sequence[str], delimiters: str = 'tabs'
+) -> dict[str, str]:
+  """Returns the fields of a row; a RowError if they are more or fewer."""
+  expect(
+    len(fields) == len(names),
+    f'{len(fields)} columns, separated by {delimiters}: '
+    f'{quote(" | ".join(fields))}',
+    f'{len(names)} ({", ".join(names)})',
+  )
+  return dict(zip(names, fields, strict=True))
 
 
 def check_header(names: Sequence[str], columns: Sequence[str]) -> None:

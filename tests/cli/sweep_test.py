@@ -10,14 +10,13 @@ import pytest
 
 from tests import official_files
 from tests.checkout import CHECKOUT
-from tests.cli.command import PROGRAM
 
 SWEEP = CHECKOUT / 'examples' / 'sweep.sh'
 ARRAY = CHECKOUT / 'examples' / 'array.sh'
 
 
 @pytest.mark.slow  # trains
-def test_a_killed_sweep_continues_and_ends_with_one_table(tmp_path):
+def test_a_killed_sweep_continues_and_ends_with_one_table(tmp_path, programs):
   data = tmp_path / 'data'
   official_files.write_samples(data)
   official_files.write_text(data, 200)
@@ -32,7 +31,7 @@ def test_a_killed_sweep_continues_and_ends_with_one_table(tmp_path):
     'VARIANTS': 'random',
     'VOCABULARY': 'bytes',
   }
-  path = f'{os.path.dirname(PROGRAM)}:{os.environ["PATH"]}'
+  path = f'{programs}:{os.environ["PATH"]}'
   environment = {**os.environ, **small, 'PATH': path}
   runs = tmp_path / 'sweep' / 'tiny' / 'random'
   first = runs / 'seed_0' / 'finished'

@@ -256,6 +256,87 @@ def far_column(name, shape):
   return weights
 
 
+def column_above(distance):
+  """Tables with a column that is about this far above all others.
+
+  In a mixture, too, whose alphas sum to 1.
+  """
+
+  def weights(name, shape):
+    array = harness.draw(name, shape)
+    if name.endswith('/R'):
+      array[..., 5] += distance
+    if name.endswith('/R1'):
+      array[..., 0] = 1.0
+    if name.endswith('/R2'):
+      array[..., 5, :] = 0.0
+      array[..., 5, 0] = distance
+    return array
+
+  return weights
+
+
+# Nobody sees that column: it would multiply rounding errors.
+SHORT = family.Rows(
+  PADDED.ids * (np.arange(7) < 5), PADDED.inputs * (np.arange(9) < 5)
+)
+MIXED = family.R + family.FR
+IN_BFLOAT16 = {'dtype': 'bfloat16'}
+ON_A_TPU = {'mesh': harness.TPU}
+
+
+@pytest.mark.parametrize(
+  'member',
+  [
+    pytest.param(member, id=name)
+    for name, member in {
+      'R': family.R,
+      'FR': family.FR,
+      'R+FR': MIXED,
+      'R, biased values': family.ALL['biased_values_random'],
+      'cross R': family.CROSS['cross_random'],
+      'cross R+FR': family.across(MIXED),
+    }.items()
+  ],
+)
+@pytest.mark.parametrize(
+  'distance, rows, settings',
+  family.one_in(
+    3,
+    [
+      *((d, PADDED, {}) for d in (120.0, 80.0, 95.0, 145.0, 155.0, 200.0)),
+      *((d, PADDED, ON_A_TPU) for d in (120.0, 80.0, 95.0, 145.0)),
+      *((d, SHORT, IN_BFLOAT16) for d in (80.0, 95.0, 145.0, 120.0)),
+    ],
+  ),
+)
+def test_logits_at_padding_may_be_far_above_those_of_tokens(
+  member, distance, rows, settings
+):
+  weights = column_above(distance)
+  checks.parallel(member, rows, ENCODER, weights=weights, **settings)
+
+
+@pytest.mark.parametrize('settings', [{}, ON_A_TPU])
+def test_logits_at_padding_may_be_far_above_log_z(settings):
+  member = family.R.but(z_loss_coeff=0.1)
+  weights = column_above(120.0)
+  checks.parallel(member, PADDED, ENCODER, weights=weights, **settings)
+
+
+@pytest.mark.parametrize('settings', [{}, ON_A_TPU])
+@pytest.mark.parametrize('rows', [PADDED, PACKED])
+def test_as_packed_rows_logits_at_padding_may_be_any(rows, settings):
+  checks.parallel(
+    MIXED.but(packed=True),
+    rows,
+    ENCODER,
+    weights=column_above(400.0),
+    tolerance=400 * 2.0**-22,
+    **settings,
+  )
+
+
 @tables
 @pytest.mark.parametrize('stack', family.one_in(2, [ENCODER, DECODER]))
 @pytest.mark.parametrize(

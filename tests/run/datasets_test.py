@@ -16,7 +16,7 @@ import tensorflow.compat.v1 as tf
 
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.errors import UserError
-from synth_mtf.run import tpu as tpus
+from synth_mtf.host import tpu_checks
 from tests import forks
 from tests.cli import command, t5_main
 from tests.tasks import caches
@@ -129,8 +129,8 @@ def test_files_are_refused_in_another_process(
   assert not folder.exists()
   monkeypatch.delenv('TF_CONFIG')
   # As with the Google API client, and without gin files for CPUs.
-  monkeypatch.setattr(tpus, 'check_address', lambda _: None)
-  monkeypatch.setattr(tpus, 'check_run', lambda _: None)
+  monkeypatch.setattr(tpu_checks, 'check_address', lambda _: None)
+  monkeypatch.setattr(tpu_checks, 'check_run', lambda _: None)
   with pytest.raises(UserError, match='^--tpu=mine reads the data of this run'):
     run(folder, *TRAIN, data, '--tpu=mine', MESH)
 

@@ -237,3 +237,9 @@ def test_an_export_needs_a_folder(mode):
   with pytest.raises(UserError, match='export_path is not set'):
     inputs.check_files(read(mode))
   inputs.check_files(read(mode, export_path='exported'))
+  for path, message in (
+    ('/dev/null/a', '/dev/null/a cannot be written'),
+    ('~/a', '~/a: the shell replaces'),
+  ):
+    with pytest.raises(UserError, match=f'^utils.run.export_path: {message}'):
+      inputs.check_files(read(mode, export_path=path))

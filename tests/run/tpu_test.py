@@ -9,9 +9,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from synth_mtf.errors import UserError
-from synth_mtf.host import gin_files, tpu_runtime
+from synth_mtf.host import gin_files, tpu_checks, tpu_runtime
 from synth_mtf.host.run_config import RunConfig
-from synth_mtf.run import tpu
 from tests.cli import t5_main
 from tests.host import made_packages
 
@@ -51,7 +50,7 @@ def test_a_name_of_the_cloud_tpu_api():
   with pytest.raises(
     UserError, match='--tpu=mytpu is a name, .* 2025-04-25. .*--tpu=local, or'
   ):
-    tpu.check_address('mytpu')
+    tpu_checks.check_address('mytpu')
 
 
 @without_runtime
@@ -61,7 +60,7 @@ class TestATensorFlowWithoutATpuRuntime:
       UserError,
       match=rf'TensorFlow {tf.__version__} was built without .* TPU=1',
     ):
-      tpu.check_address('local')
+      tpu_checks.check_address('local')
 
   def test_one_that_overwrote_the_other(self, tmp_path, monkeypatch):
     made_packages.install(tmp_path, 'tensorflow-tpu')
@@ -70,7 +69,7 @@ class TestATensorFlowWithoutATpuRuntime:
     with pytest.raises(
       UserError, match='tensorflow; it overwrote tensorflow-t'
     ):
-      tpu.check_address('local')
+      tpu_checks.check_address('local')
 
 
 @pytest.mark.parametrize('generation', ['v5e', 'v5p', 'v6e'])
@@ -79,7 +78,7 @@ def test_a_chip_without_a_stream_executor(on_chips, generation):
   with pytest.raises(
     UserError, match=f'TPU {generation}, which .* --device=tpu in place'
   ):
-    tpu.check_address('local')
+    tpu_checks.check_address('local')
 
 
 class TestAChipWithAStreamExecutor:
@@ -89,17 +88,17 @@ class TestAChipWithAStreamExecutor:
     on_chips('v4')
 
   def test_that_is_free(self):
-    tpu.check_address('local')
+    tpu_checks.check_address('local')
 
   def test_that_another_process_uses(self, monkeypatch):
     monkeypatch.setattr(tpu_runtime, 'lock_holder', lambda: 123)
     with pytest.raises(UserError, match='process 123 uses the TPU .* kill 123'):
-      tpu.check_address('local')
+      tpu_checks.check_address('local')
 
   def test_that_tensorflow_must_not_use(self, monkeypatch):
     monkeypatch.setenv('TPU_LOAD_LIBRARY', '0')
     with pytest.raises(UserError, match='TPU_LOAD_LIBRARY=0 keeps'):
-      tpu.check_address('local')
+      tpu_checks.check_address('local')
 
 
 class TestWorkersOfASlice:
@@ -107,10 +106,10 @@ class TestWorkersOfASlice:
     with pytest.raises(
       UserError, match=r'no TensorFlow server answers at localhost:1 \('
     ):
-      tpu.check_address(f'{server},grpc://localhost:1')
+      tpu_checks.check_address(f'{server},grpc://localhost:1')
 
   def test_one_that_is_silent(self, monkeypatch):
-    monkeypatch.setattr(tpu, '_SECONDS', 0.2)
+    monkeypatch.setattr(tpu_checks, '_SECONDS', 0.2)
     with contextlib.ExitStack() as stack:
       silent = stack.enter_context(socket.socket())
       silent.bind(('127.0.0.1', 0))
@@ -121,30 +120,30 @@ class TestWorkersOfASlice:
         waiting.setblocking(False)
         waiting.connect_ex((host, port))
       with pytest.raises(UserError, match=r'no TensorFlow server answers'):
-        tpu.check_address(f'grpc://{host}:{port}')
+        tpu_checks.check_address(f'grpc://{host}:{port}')
 
   def test_an_address_without_a_number(self):
     with pytest.raises(UserError, match='answers at localhost:port'):
-      tpu.check_address('grpc://localhost:port')
+      tpu_checks.check_address('grpc://localhost:port')
 
   def test_those_without_a_tpu(self, server):
-    tpu.check_address(server)
+    tpu_checks.check_address(server)
     with pytest.raises(
       UserError, match=f'--tpu={server}: .*finds no TPU cores'
     ):
-      tpu.check_run(RunConfig(tpu=server))
+      tpu_checks.check_run(RunConfig(tpu=server))
 
 
 def test_a_layout_of_another_slice():
   gin_files.parse(['layouts/v3-8.gin', 'layouts/data_parallel.gin'])
   run = RunConfig(tpu='local')
-  tpu.check_cores(run, 8)
+  tpu_checks.check_cores(run, 8)
   with pytest.raises(
     UserError,
     match=r'the mesh Shape\[batch=8\] is for 8 cores, and --tpu=local has 4: .*'
     'layouts/',
   ):
-    tpu.check_cores(run, 4)
+    tpu_checks.check_cores(run, 4)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +156,7 @@ def test_a_layout_of_another_slice():
 def test_a_gin_file_for_cpus(file, part):
   gin_files.parse([file])
   with pytest.raises(UserError, match='is for CPUs .*Leave out runs/cpu.gin'):
-    tpu.check_run(RunConfig(tpu='mytpu'))
+    tpu_checks.check_run(RunConfig(tpu='mytpu'))
   assert part in gin.config_str()
 
 

@@ -343,7 +343,7 @@ def test_quotes_of_csv_in_tsv_are_reported(file):
     (
       'd.tsv',
       'premise\thypothesis\tlabel\n"a\nb"\tc\ty\n',
-      '2: 1 tab-separated columns.*add `quotes: csv` to the task file',
+      '2: 1 columns, separated by tabs.*add `quotes: csv` to the task file',
     ),
   ],
 )
