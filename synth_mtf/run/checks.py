@@ -249,7 +249,7 @@ def check_task(run: RunConfig, is_cached: bool) -> None:
   vectors = tasks.settings().word_vectors
   if vectors and not os.path.isfile(vectors):
     setting = tasks.data_settings.name_of('word_vectors')
-    raise UserError(f'{setting}: there is no file {vectors}')
+    raise UserError(f'{setting}: there is no local file {vectors}')
   has_metrics = find_spec('pycocoevalcap') or vectors
   if task == 'synth_personachat' and run.mode == 'eval' and not has_metrics:
     raise UserError(

@@ -186,7 +186,7 @@ class OnDevices(Way):
         'environment. For several hosts, give --coordinator_address.'
       )
     devices.check_tensorflow(asked)
-    xla_flags.check()
+    xla_flags.check(xla_flags.OF_XLA)
     address = hosts.address(*self._of_hosts)
     with (
       hosts.joined(self.kind, address) as self.hosts,
