@@ -40,7 +40,8 @@ def installed(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def forked(installed):
-  with forks.programs('decimal', python=installed / 'python') as folder:
+  python, env = installed / 'python', {**os.environ, 'OF_THE_SERVER': '1'}
+  with forks.programs('decimal', python=python, env=env) as folder:
     yield folder / 'synth-mtf'
 
 
