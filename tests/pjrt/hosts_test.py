@@ -5,7 +5,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 
 import jax
@@ -19,8 +18,8 @@ from synth_mtf.pjrt import hosts
 from synth_mtf.pjrt.placement import Slicing
 from tests import official_files
 from tests.cli import t5_main
+from tests.cli.command import PROGRAM
 
-CODE = 'import sys; from synth_mtf import cli; sys.exit(cli.main())'
 # Before JAX 0.5, a host of CPUs has one device.
 DEVICES = 1 if jax.__version__.startswith('0.4.') else 4
 
@@ -39,9 +38,9 @@ def free_port():
 class Host:
   """A process of a run."""
 
-  def __init__(self, model_dir, data, devices, steps, flags=('--device=cpu',)):
+  def __init__(self, program, model_dir, data, devices, steps, flags=()):
     words = [
-      *('transformer', f'--model_dir={model_dir}'),
+      *('transformer', '--device=cpu', f'--model_dir={model_dir}'),
       *(f'--data_dir={data}', '--vocabulary=bytes', *t5_main.REPEATABLE),
       f"--gin_param=utils.run.mesh_shape = 'model:2,batch:{DEVICES}'",
       '--gin_param=utils.run.batch_size = 8',
@@ -52,12 +51,11 @@ class Host:
     ]
     environment = {
       **os.environ,
-      'PYTHONHASHSEED': '0',
       'SYNTH_MTF_PROGRESS_SECONDS': '0.1',
       'XLA_FLAGS': f'--xla_force_host_platform_device_count={devices}',
     }
     self.process = subprocess.Popen(
-      [sys.executable, '-c', CODE, *words],
+      [program, *words],
       env=environment,
       stdout=subprocess.PIPE,
       stderr=subprocess.STDOUT,
@@ -70,24 +68,29 @@ class Host:
     return output, self.process.returncode
 
 
-def start(model_dir, *data, steps):
+@pytest.fixture
+def start(programs):
   """Starts a process for each folder of data."""
-  port = free_port()
-  return [
-    Host(
-      model_dir,
-      folder,
-      DEVICES,
-      steps,
-      [
-        '--device=cpu',
-        f'--coordinator_address=localhost:{port}',
-        f'--num_processes={len(data)}',
-        f'--process_id={number}',
-      ],
-    )
-    for number, folder in enumerate(data)
-  ]
+
+  def hosts(model_dir, *data, steps):
+    port = free_port()
+    return [
+      Host(
+        programs / 'synth-mtf',
+        model_dir,
+        folder,
+        DEVICES,
+        steps,
+        [
+          f'--coordinator_address=localhost:{port}',
+          f'--num_processes={len(data)}',
+          f'--process_id={number}',
+        ],
+      )
+      for number, folder in enumerate(data)
+    ]
+
+  return hosts
 
 
 def losses(folder):
@@ -109,14 +112,14 @@ def trained(checkpoint, name):
 
 @pytest.mark.slow
 @pytest.mark.xla
-def test_two_hosts_compute_what_one_does(data, tmp_path):
+def test_two_hosts_compute_what_one_does(start, data, tmp_path):
   """A run on two hosts that is continued, and one on the devices of both."""
   for steps in (3, 6):
     for output, status in [
       host.wait() for host in start(tmp_path / 'two', data, data, steps=steps)
     ]:
       assert not status, output
-  host = Host(tmp_path / 'one', data, 2 * DEVICES, 6)
+  host = Host(PROGRAM, tmp_path / 'one', data, 2 * DEVICES, 6)
   output, status = host.wait()
   assert not status, output
   assert losses(tmp_path / 'two')[-1] == pytest.approx(
@@ -136,7 +139,7 @@ def test_two_hosts_compute_what_one_does(data, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.xla
-def test_data_that_one_host_lacks_ends_the_run_on_both(data, tmp_path):
+def test_data_that_one_host_lacks_ends_the_run_on_both(start, data, tmp_path):
   started = start(tmp_path / 'run', data, tmp_path, steps=6)
   for output, status in [host.wait() for host in started]:
     assert status == 2, output
@@ -147,7 +150,7 @@ def test_data_that_one_host_lacks_ends_the_run_on_both(data, tmp_path):
 @pytest.mark.slow
 @pytest.mark.xla
 @pytest.mark.parametrize('lost', [0, 1])
-def test_a_lost_host_ends_the_run(data, tmp_path, lost):
+def test_a_lost_host_ends_the_run(start, data, tmp_path, lost):
   started = start(tmp_path / 'run', data, data, steps=10**6)
   try:
     while not (tmp_path / 'run' / 'model.ckpt-3.index').exists():
@@ -170,7 +173,7 @@ def test_a_lost_host_ends_the_run(data, tmp_path, lost):
 
 @pytest.mark.slow
 @pytest.mark.xla
-def test_a_signal_to_one_host_stops_all(data, tmp_path):
+def test_a_signal_to_one_host_stops_all(start, data, tmp_path):
   started = start(tmp_path / 'run', data, data, steps=10**6)
   try:
     while not (tmp_path / 'run' / 'model.ckpt-3.index').exists():
