@@ -31,10 +31,10 @@ The parts are
 
 Each model trains with each seed in <out>/<part>/<task>/<model>/seed_<n>, which
 `synth-mtf table`, `plot` and `report` read. A second call skips finished models
-and resumes interrupted ones. <out>/<part>.json has the mean and standard
-deviation of the seeds. Parts read from --data_dir: text below corpus/ (c, f, g,
-n, o), a language pair in the folder of wmt14_en_de (g, k), AG News and IMDB
-(l), PersonaChat (m).
+and resumes interrupted ones. <out>/<part>.json has the numbers of the seeds,
+their means and standard deviations. Parts read from --data_dir: text below
+corpus/ (c, f, g, n, o), a language pair in the folder of wmt14_en_de (g, k), AG
+News and IMDB (l), PersonaChat (m).
 
 By default, one model trains on each core at a time. With --device, one model
 after another trains on a device that JAX finds, as with `synth-mtf transformer
@@ -46,6 +46,7 @@ import argparse
 import collections
 import concurrent.futures
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -268,12 +269,14 @@ def _compare(
     row: dict[str, Any] = {
       'task': task,
       'model': name,
-      'value': _spread([t.value(part.steps) for t in several]),
-      'steps_per_second': _spread([t.steps_per_second for t in several]),
+      **of_seeds('value', several, lambda t: t.value(part.steps)),
+      **of_seeds('steps_per_second', several, lambda t: t.steps_per_second),
     }
     if part.paper:
-      row['equal_time'] = _spread([t.value(steps[name]) for t in several])
-      row['steps'] = steps[name]
+      at = steps[name]
+      equal_time = functools.partial(Training.value, steps=at)
+      row |= of_seeds('equal_time', several, equal_time)
+      row['equal_time_steps'] = at
       row['paper'] = part.paper.get(name)
     rows.append(row)
   shares: dict[str, Any] = {}
@@ -329,9 +332,15 @@ def _interval(part: Part) -> int:
   return max(1, part.steps // _CHECKPOINTS)
 
 
-def _spread(values: Sequence[float]) -> list[float]:
+def of_seeds(
+  name: str, trainings: Sequence[Training], number: Callable[[Training], float]
+) -> dict[str, Any]:
+  """Returns a number of each seed, their mean and their standard deviation."""
+  of_seeds = {str(t.seed): number(t) for t in trainings}
+  values = [*of_seeds.values()]
   spread = [statistics.stdev(values)] if len(values) > 1 else []
-  return [round(x, 4) for x in [statistics.fmean(values), *spread]]
+  mean = [round(x, 4) for x in [statistics.fmean(values), *spread]]
+  return {name: mean, f'{name}_of_seeds': of_seeds}
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:

@@ -19,9 +19,13 @@ position of a symbol reveals nothing about the symbol. claims_pair and
 claims_single are for encoders (`model_type = 'aligned'`), whose first token's
 target is the class. In claims_pair_text and claims_single_text, the target is
 the capital, as text.
+
+No validation row is a training row: of the few rows that are possible in
+claims_recall, claims_pair and claims_single, many would be drawn for both.
 """
 
 import functools
+import itertools
 import string
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -79,14 +83,16 @@ def _reversed(rng: np.random.Generator) -> _Row:
   return text, text[::-1]
 
 
-def _looked_up(rng: np.random.Generator) -> _Row:
+def looked_up_row(rng: np.random.Generator) -> _Row:
+  """Draws a row of claims_lookup."""
   keys = rng.choice(_KEYS, _PAIRS, replace=False)
   values = rng.choice(_VALUES, _PAIRS)
   pairs = [key + value for key, value in zip(keys, values, strict=True)]
   return ''.join(pairs), ''.join(rng.permutation(pairs))
 
 
-def _recalled(rng: np.random.Generator) -> _Row:
+def recalled_row(rng: np.random.Generator) -> _Row:
+  """Draws a row of claims_recall."""
   keys = rng.choice(_KEYS[:_FEW], _RECALLED, replace=False)
   values = rng.choice(_VALUES[:_FEW], _RECALLED)
   pairs = [key + value for key, value in zip(keys, values, strict=True)]
@@ -94,14 +100,16 @@ def _recalled(rng: np.random.Generator) -> _Row:
   return '', ''.join(pair for order in orders for pair in order)
 
 
-def _pair(rng: np.random.Generator) -> _Row:
+def pair_row(rng: np.random.Generator) -> _Row:
+  """Draws a row of claims_pair."""
   keys = rng.choice(_KEYS[:_FEW], _PAIRS, replace=False)
   values = rng.choice(_CLASSES, _PAIRS)
   asked = rng.integers(_PAIRS)
   return _sentences(keys, values, keys[asked]), str(values[asked])
 
 
-def _single(rng: np.random.Generator) -> _Row:
+def single_row(rng: np.random.Generator) -> _Row:
+  """Draws a row of claims_single."""
   keys = rng.choice(_KEYS[:_FEW], _PAIRS, replace=False)
   twice, other = rng.choice(_CLASSES, 2, replace=False)
   values = rng.permutation([twice] * (_PAIRS - 1) + [other])
@@ -115,13 +123,27 @@ def _sentences(
   return f'{question}|{"".join(pairs)}|'
 
 
-def _rows(
+def rows_of(
   make: Callable[[np.random.Generator], _Row], split: str
 ) -> Iterator[dict[str, str]]:
-  rng = np.random.default_rng(_SEEDS[split])
-  for _ in range(_ROWS[split]):
-    inputs, targets = make(rng)
+  """Yields the rows of a split; training rows are not validation rows."""
+  rows = _drawn(make, split)
+  if split != 'validation':
+    held_out = {
+      *itertools.islice(_drawn(make, 'validation'), _ROWS['validation'])
+    }
+    rows = (row for row in rows if row not in held_out)
+  for inputs, targets in itertools.islice(rows, _ROWS[split]):
     yield {'inputs': inputs, 'targets': targets}
+
+
+def _drawn(
+  make: Callable[[np.random.Generator], _Row], split: str
+) -> Iterator[_Row]:
+  """Yields rows without end; some are drawn for both splits."""
+  rng = np.random.default_rng(_SEEDS[split])
+  while True:
+    yield make(rng)
 
 
 def _dataset(
@@ -132,7 +154,7 @@ def _dataset(
 ) -> tf.data.Dataset:
   text = tf.TensorSpec([], tf.string)
   return tf.data.Dataset.from_generator(
-    functools.partial(_rows, make, split),
+    functools.partial(rows_of, make, split),
     output_signature={'inputs': text, 'targets': text},
   )
 
@@ -192,10 +214,10 @@ def _define_sentences(
 
 _define('claims_copy', _copied)
 _define('claims_reverse', _reversed)
-_define('claims_lookup', _looked_up)
+_define('claims_lookup', looked_up_row)
 _define(
   'claims_recall',
-  _recalled,
+  recalled_row,
   before=[_targets_alone],
   features={'targets': seqio.Feature(seqio.ByteVocabulary(), add_eos=False)},
 )
@@ -214,5 +236,5 @@ seqio.TaskRegistry.add(
   ],
   output_features={'targets': _SPANS.output_features['targets']},
 )
-_define_sentences('claims_pair', _pair)
-_define_sentences('claims_single', _single)
+_define_sentences('claims_pair', pair_row)
+_define_sentences('claims_single', single_row)

@@ -11,6 +11,7 @@ import itertools
 import json
 import pathlib
 import re
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -90,10 +91,49 @@ def section(file: str, name: str) -> Results:
   return {label(model): found for model, found in _read(file)[name].items()}
 
 
-def part(letter: str, task: str = '') -> Results:
-  """Returns the results of a part of benchmarks.claims in one of its tasks."""
-  rows = _read(f'claims_{letter}')['rows']
-  return {row['model']: row for row in rows if task in ('', row['task'])}
+def part(letter: str, word: str = '') -> Results:
+  """Returns the results of a part of benchmarks.claims in one task."""
+  return {row['model']: row for row in rows(letter, word)}
+
+
+def rows(letter: str, word: str = '') -> list[Result]:
+  """Returns the rows of a part of benchmarks.claims, with what they share.
+
+  Args:
+    letter: the part.
+    word: what the name of the task contains.
+  """
+  results = _read(f'claims_{letter}')
+  return [{**results, **r} for r in results['rows'] if word in r['task']]
+
+
+def seeds(result: Result, key: str = 'value') -> list[float]:
+  """Returns the mean of a model's seeds and their standard deviation.
+
+  Some parts have kept these alone.
+  """
+  if f'{key}_of_seeds' in result:
+    of_seeds = [*result[f'{key}_of_seeds'].values()]
+  elif 'losses' in result:
+    at = result['evaluated'].index(result['steps'])
+    of_seeds = [losses[at] for losses in result['losses'].values()]
+  else:
+    return [*result[key]]
+  return [statistics.fmean(of_seeds), statistics.stdev(of_seeds)]
+
+
+def shares(letter: str) -> dict[int, list[float]]:
+  """Returns R's share of attention within a window, by steps, of the seeds."""
+  by_step: dict[int, list[float]] = {}
+  for of_seed in _read(f'claims_{letter}')['shares'].values():
+    steps = {step: 0.0 for table in of_seed.values() for step, _ in table}
+    for step in steps:
+      share = statistics.fmean(dict(table)[step] for table in of_seed.values())
+      by_step.setdefault(step, []).append(share)
+  return {
+    step: [statistics.fmean(found), statistics.stdev(found)]
+    for step, found in by_step.items()
+  }
 
 
 def _read(file: str) -> Any:
@@ -152,7 +192,7 @@ def over(rival: str) -> Cell:
 
 def mean(key: str = 'value') -> Cell:
   """Returns a cell with the mean of the seeds ± their standard deviation."""
-  return lambda result: ' ± '.join(f'{x:.3f}' for x in result[key])
+  return lambda result: ' ± '.join(f'{x:.3f}' for x in seeds(result, key))
 
 
 def seconds_at(length: str) -> Cell:
@@ -280,7 +320,7 @@ def _span_corruption() -> list[Column]:
   return [
     Column('equal steps', found, mean()),
     Column('equal time', found, mean('equal_time')),
-    Column('steps of it', found, number('steps')),
+    Column('steps of it', found, number('equal_time_steps')),
     Column('the paper', found, number('paper')),
     Column('speed: x V', timed, median_speed),
     Column('the paper', timed, number('paper')),
@@ -378,19 +418,9 @@ TABLES = {
   ),
   'tpu': Table(
     [
-      *_compiled('pretrain_c4_now', '.1f'),
-      *_compiled('finetune_en_mix_now', '.1f', 'finetuning: '),
-    ]
-  ),
-  'tpu, before': Table(
-    [
       *_compiled('pretrain_c4', '.1f'),
       *_compiled('finetune_en_mix', '.1f', 'finetuning: '),
-    ],
-    [
-      *('SelfAttention', 'mtf random', 'R', 'FR', 'D', 'V'),
-      *('R+V', 'FR+V', 'D+V', 'R+D+V', 'Linformer'),
-    ],
+    ]
   ),
   'tpu, one block': Table(
     [

@@ -159,10 +159,9 @@ def _here(task: seqio.Task, split: str, cached: Split) -> Split:
   are_files = cached.size > 0
   if not (are_files and official and official.existing_files(split)):
     return here
-  indexes = official.indexes(split)
   return dataclasses.replace(
     here,
-    digest=SplitRows(task.name, split, indexes).digest,
+    digest=SplitRows.of(official, split).digest,
     size=size_of_files(official, split),
   )
 

@@ -228,7 +228,7 @@ def _plan(task: seqio.Task, split: str) -> Split:
       source=f'TensorFlow Datasets {name}'.strip(),
       definition=definition_of(task, split),
     )
-  indexes = source.check(split)
+  source.check(split)
   rows = source.num_input_examples(split)
   if split == 'train':
     most = _TRAIN_SHARDS if rows is None else rows // _ROWS_PER_SHARD
@@ -238,7 +238,7 @@ def _plan(task: seqio.Task, split: str) -> Split:
     rows=rows,
     source='files',
     definition=definition_of(task, split),
-    digest=SplitRows(task.name, split, indexes).digest,
+    digest=SplitRows.of(source, split).digest,
     size=size_of_files(source, split),
   )
 
@@ -248,7 +248,7 @@ def size_of_files(source: FilesDataSource, split: str) -> int:
   paths: list[str] = []
   for path, reader in source.existing_files(split).items():
     paths.extend(reader.files(path))
-  return filesystem.total_bytes(paths)
+  return source.total_bytes(paths)
 
 
 def _chosen(task: seqio.Task) -> seqio.DataSource:

@@ -112,6 +112,13 @@ class SplitRows(NamedTuple):
   missing: str = ''  # the error if required files are missing
   is_own: bool = False  # whether a module has registered the task's source
   own_rows: int | None = None  # of such a source, if it says so
+  named_by: str = ''  # what brought the files, for messages
+
+  @classmethod
+  def of(cls, source: FilesDataSource, split: str) -> 'SplitRows':
+    """Returns the rows of a split that is read from files."""
+    files = source.indexes(split)
+    return cls(source.task_name, split, files, named_by=source.named_by)
 
   @property
   def rows(self) -> int | None:
@@ -147,7 +154,10 @@ class SplitRows(NamedTuple):
     digest = hashlib.blake2b(digest_size=8)
     for file in self.files:
       for path in file.reader.files(file.path):
-        with filesystem.reading(path) as stream:
+        with (
+          filesystem.named_by(self.named_by),
+          filesystem.reading(path) as stream,
+        ):
           while chunk := stream.read(1 << 20):
             digest.update(chunk)
     return digest.hexdigest()
@@ -167,7 +177,7 @@ def digest(task: str, split: str) -> str:
   source = getattr(seqio.TaskRegistry.get(task).source, 'official', None)
   if source is None or split not in source.splits:
     return ''
-  return SplitRows(task, split, source.indexes(split)).digest
+  return SplitRows.of(source, split).digest
 
 
 def names(registry: Any) -> list[str]:
@@ -207,7 +217,7 @@ def splits_of(
       yield SplitRows(task.name, split)
       continue
     try:
-      yield SplitRows(task.name, split, official.indexes(split))
+      yield SplitRows.of(official, split)
     except MissingFiles as error:
       if not splits[split].optional:
         yield SplitRows(task.name, split, missing=str(error))

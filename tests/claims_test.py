@@ -1,5 +1,6 @@
 """benchmarks/claims.py: its tasks, and a part of it in a few steps."""
 
+import itertools
 import json
 
 import numpy as np
@@ -7,8 +8,8 @@ import pytest
 import seqio
 import tensorflow_datasets
 
-from benchmarks import claims, claims_tasks
-from benchmarks.claims_parts import PARTS
+from benchmarks import claims, claims_tasks, verdicts
+from benchmarks.claims_parts import PARTS, Model
 from benchmarks.windows import share_within
 from tests import official_files
 from tests.conftest import CHECKOUT
@@ -54,6 +55,45 @@ def test_lookup_asks_for_the_pairs_of_the_inputs_in_another_order():
     assert len(inputs) == claims_tasks.LOOKED_UP.inputs - 1
     moved += pairs[:3] != pairs[3:]
   assert moved > 150
+
+
+@pytest.mark.parametrize(
+  'make',
+  [
+    claims_tasks.looked_up_row,
+    claims_tasks.recalled_row,
+    claims_tasks.pair_row,
+    claims_tasks.single_row,
+  ],
+)
+def test_no_validation_row_is_a_training_row(make):
+  validation, train = (
+    [tuple(row.values()) for row in itertools.islice(rows, 5000)]
+    for rows in (
+      claims_tasks.rows_of(make, split) for split in ('validation', 'train')
+    )
+  )
+  assert (len(validation), len(train)) == (1024, 5000)
+  assert not {*validation} & {*train}
+
+
+def test_the_numbers_of_seeds_are_kept(tmp_path):
+  model = Model('R', ['random'])
+  trainings = [
+    claims.Training(PARTS['a'], 'claims_copy', model, seed, tmp_path, [])
+    for seed in (3, 5)
+  ]
+  found = claims.of_seeds('value', trainings, lambda t: t.seed / 3)
+  assert found == {
+    'value': [1.3333, 0.4714],
+    'value_of_seeds': {'3': 1.0, '5': 5 / 3},
+  }
+
+
+def test_sources_of_verdicts_have_the_steps_of_their_parts():
+  for label, read in verdicts.SOURCES.items():
+    if steps := read().steps:
+      assert steps[1] == PARTS[label[0]].steps, label
 
 
 def test_pairs_in_a_sequence_repeat_in_other_orders():
@@ -149,8 +189,9 @@ def test_equal_time(tmp_path):
   written = (tmp_path / 'c.json').read_text()
   results = json.loads(written)
   v, r = results['rows']
-  assert (v['model'], r['model'], v['steps']) == ('V', 'R', 2)
+  assert (v['model'], r['model'], v['equal_time_steps']) == ('V', 'R', 2)
   assert v['value'] == v['equal_time']
+  assert [*v['value_of_seeds']] == ['3']
   assert results['agreement'] in (-1, 1)
   # A second call repeats nothing.
   done = {path: path.stat().st_mtime for path in tmp_path.rglob('*.done')}

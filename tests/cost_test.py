@@ -4,10 +4,12 @@ import re
 
 import pytest
 
+from benchmarks import tables as benchmark_tables
 from synth_mtf import cli
 from synth_mtf.cost import cost
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
+from synth_mtf.results import paper
 from tests import model
 
 LENGTHS = {'inputs': 14, 'targets': 14}
@@ -112,3 +114,20 @@ def test_beside_the_paper(capsys):
         # Of the C4 models, 0.53 million are biases and learned positions.
         most = 1.1 if 'are biases' in reasons else 0.5
         assert abs(float.__sub__(*counts)) <= most, line
+  for name, table in zip(('translation', 'lm1b', 'c4'), tables, strict=False):
+    assert_as_counted(name, table)
+
+
+def assert_as_counted(name, table):
+  """Compares a table with the counts that benchmarks/verdicts.py judges."""
+  functions = {row.about['row']: row.about['functions'] for row in paper.ROWS}
+  found = {}
+  for line in table.splitlines()[2:]:
+    row, *cells = re.split(r' {2,}', line)
+    if row and row in functions:
+      trained, _, _, products, _ = cells
+      found[functions[row]] = {'trained': trained, 'products': products}
+  for model_name, counts in benchmark_tables.section('counts', name).items():
+    for count in {*counts} & {'trained', 'products'}:
+      number = float(found[model_name][count].removesuffix(' M'))
+      assert number == counts[count], (name, model_name)

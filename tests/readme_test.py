@@ -35,7 +35,6 @@ pytestmark = pytest.mark.slow  # runs what is in the documents
 
 BIN = pathlib.Path(sys.executable).parent
 GIN = CHECKOUT / 'gin'
-IMPORTS = ('synth_mtf', 't5.models.mesh_transformer_main', 't5.data.mixtures')
 DOCUMENTS = [
   CHECKOUT / 'README.md',
   CHECKOUT / 'CONTRIBUTING.md',
@@ -83,7 +82,7 @@ def reader(tmp_path_factory):
   where: dict[str, Any] = {'cwd': clone, 'env': environment}
   checkout.run('sh', '-c', f'synth-mtf demo {SHORT}', **where)
   with forks.commands(
-    folder / 'log', *IMPORTS, python=bin_ / 'python', **where
+    folder / 'log', *forks.IMPORTS, python=bin_ / 'python', **where
   ) as command:
 
     def run(line):

@@ -20,7 +20,7 @@ from typing import Any
 
 from synth_mtf import __version__
 from synth_mtf.cli import arguments, completion, data
-from synth_mtf.errors import RunFailed, UserError
+from synth_mtf.errors import RunFailed, Terminated, UserError
 from synth_mtf.run import output
 
 COMMANDS = {
@@ -149,6 +149,10 @@ def _run(words: Sequence[str]) -> int:
     output.end_wait()
     print(f'synth-mtf: error: {error}', file=sys.stderr)
     return 2 if isinstance(error, UserError) else 1
+  except Terminated:
+    output.end_wait()
+    print('synth-mtf: terminated', file=sys.stderr)
+    return 143
   except KeyboardInterrupt:
     output.end_wait()
     print('synth-mtf: interrupted', file=sys.stderr)

@@ -195,7 +195,7 @@ def _print_fit(args: argparse.Namespace) -> None:
   from synth_mtf.host import xla_flags
   from synth_mtf.pjrt import compiler, devices, fitting
 
-  xla_flags.check()
+  xla_flags.check(xla_flags.OF_XLA)
   name = _ALIASES.get(args.device, args.device)
   if name in compiler.SLICES:
     fitting.check_compiler()

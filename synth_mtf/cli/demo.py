@@ -18,7 +18,7 @@ from synth_mtf import cli, paths
 from synth_mtf.cli import arguments, data
 from synth_mtf.demo.stages import Configuration
 from synth_mtf.errors import UserError
-from synth_mtf.run import output, process, stopping
+from synth_mtf.run import main, output, process, stopping
 from synth_mtf.storage import atomic, filesystem
 
 # Omitted flags stay unset: `Configuration` has the defaults.
@@ -102,6 +102,7 @@ def run(args: argparse.Namespace) -> int:
   arguments.check_gin_files(given.get('gin_file', []))
   if 'mixture' in given:
     data.check_names([given['mixture']])
+  process.require_hash_seed()
   console = output.Console(sys.stdout)
   configuration = _configuration(args)
   data_dir = configuration.data_dir
@@ -132,13 +133,14 @@ def _run(
     raise UserError(f'--out {args.out}: expected a local folder')
   atomic.check_writable(args.out, '--out')
   try:
-    with console.task('load TensorFlow'):
-      process.load_quietly()
-      with output.kept():
-        from synth_mtf.demo import job
+    # Stages are forks of this process: it imports what they need, and starts
+    # nothing of TensorFlow.
+    with console.task('load TensorFlow'), output.kept():
+      main.prepare()
+      from synth_mtf.demo import job
     variants = dict.fromkeys(','.join(args.variants).split(','))
     out = pathlib.Path(args.out).absolute()
-    done = job.run(configuration, list(variants), out, console)
+    done = job.run(configuration, list(variants), out, console, cli.main)
     runs = [os.path.join(args.out, name) for name in done]
     _report(runs, args.out, used_data, console, len(configuration.seeds))
   except KeyboardInterrupt:

@@ -90,9 +90,11 @@ def run(args: argparse.Namespace) -> None:
   out.parent.mkdir(parents=True, exist_ok=True)
   names = [source.task_name for source in sources]
   print('training on the text of', ', '.join(names))
-  vocabulary.train(texts(sources), out, args.size, args.model_type)
+  notes = vocabulary.train(texts(sources), out, args.size, args.model_type)
   pieces = vocabulary.load(args.out).vocab_size - vocabulary.EXTRA_IDS
   print(f'{args.out}: {pieces} pieces; use it with --vocabulary={args.out}')
+  for note in notes:
+    print(note)
 
 
 def _sources() -> Iterator[Any]:

@@ -103,7 +103,7 @@ class RunFolder:
   def _commands(self) -> list[tuple[str, list[str], Mapping[str, str]]]:
     """The folder, words and environment of each command that trained here."""
     read = json_files.read(self.folder, records.ORIGINS, list) or []
-    found = []
+    found: list[tuple[str, list[str], Mapping[str, str]]] = []
     for origin in read:
       try:
         words = shlex.split(origin['command'])

@@ -5,8 +5,6 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_STARTUP = 100  # steps that take as long as starting a process
-
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
@@ -30,28 +28,79 @@ class Configuration:
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-  """A run of `synth-mtf transformer`."""
+  """A run of `synth-mtf transformer`.
 
-  name: str  # 'pretrain', 'perplexity', 'finetune' or 'evaluate'
+  Attributes:
+    name: 'pretrain', 'perplexity', 'finetune' or 'evaluate'.
+    model_dir: its folder.
+    gin_files: its gin files, in order.
+    gin_params: its bindings, which come after the files.
+    after: marks the stage as done on whose checkpoint this one builds, if any.
+    is_timed: whether no other stage may run meanwhile, since the table shows
+      its speed.
+    steps: how many it trains.
+    step_work: how long one takes, in steps of pretraining.
+    starts: how long the rest takes, in starts of a process that trains.
+  """
+
+  name: str
   model_dir: pathlib.Path
-  gin_files: Sequence[str]
-  gin_params: Sequence[str]
-  work: float = 1  # its time in steps of pretraining, to guess what is left
+  gin_files: tuple[str, ...]
+  gin_params: tuple[str, ...]
+  after: pathlib.Path | None = None
+  is_timed: bool = False
+  steps: int = 0
+  step_work: float = 1
+  starts: float = 1
 
   @property
   def done(self) -> pathlib.Path:
     """The file that marks the stage as done."""
     return self.model_dir.parent / f'{self.name}.done'
 
+  @property
+  def words(self) -> list[str]:
+    """Its command line, without the program."""
+    return [
+      'transformer',
+      f'--model_dir={self.model_dir}',
+      *(f'--gin_file={file}' for file in self.gin_files),
+      *(f'--gin_param={binding}' for binding in self.gin_params),
+    ]
+
 
 def stages(
+  variants: Sequence[str], configuration: Configuration, out: pathlib.Path
+) -> list[Stage]:
+  """Returns the stages of all variants and seeds in the order of their starts.
+
+  The first score comes early. What must run alone comes before what can run in
+  pairs, so that no core waits in between.
+  """
+  runs = [
+    _of_run(variant, seed, configuration, out)
+    for variant in variants
+    for seed in configuration.seeds
+  ]
+  pretrained, measured, finetuned, evaluated = zip(*runs, strict=True)
+  return [
+    pretrained[0],
+    measured[0],
+    *pretrained[1:],
+    *finetuned,
+    *measured[1:],
+    *evaluated,
+  ]
+
+
+def _of_run(
   variant: str, seed: int, configuration: Configuration, out: pathlib.Path
-) -> list[list[Stage]]:
-  """Returns a variant's stages in order; each inner list runs concurrently."""
+) -> tuple[Stage, Stage, Stage, Stage]:
+  """Returns the stages of one variant and seed."""
   run = configuration.folder(out, variant, seed)
 
   def stage(
-    name: str, folder: str, work: float, bindings: Mapping[str, Any]
+    name: str, folder: str, bindings: Mapping[str, Any], **more: Any
   ) -> Stage:
     gin_files = (
       f'sizes/{configuration.size}.gin',
@@ -59,9 +108,11 @@ def stages(
       f'runs/demo_{name}.gin',
       *configuration.gin_file,
     )
-    gin_params = [f'{key} = {value!r}' for key, value in bindings.items()]
-    gin_params += configuration.gin_param
-    return Stage(name, run / folder, gin_files, gin_params, work)
+    gin_params = (
+      *(f'{key} = {value!r}' for key, value in bindings.items()),
+      *configuration.gin_param,
+    )
+    return Stage(name, run / folder, gin_files, gin_params, **more)
 
   def training(first: int, steps: int) -> dict[str, Any]:
     return {
@@ -75,22 +126,35 @@ def stages(
 
   pretrain_steps = configuration.pretrain_steps
   finetune_steps = configuration.finetune_steps
-  pretrained = run / 'pretrain' / f'model.ckpt-{pretrain_steps}'
-  pretraining = training(0, pretrain_steps)
-  finetuning = {
-    'utils.run.init_checkpoint': str(pretrained),
-    'MIXTURE_NAME': configuration.mixture,
-    **training(pretrain_steps, finetune_steps),
-  }
-  evaluation = {
-    'MIXTURE_NAME': configuration.mixture,
-    'mesh_eval_dataset_fn.num_eval_examples': configuration.eval_examples,
-  }
-  return [
-    [stage('pretrain', 'pretrain', _STARTUP + pretrain_steps, pretraining)],
-    [
-      stage('finetune', 'finetune', _STARTUP + finetune_steps, finetuning),
-      stage('perplexity', 'pretrain', 1, {}),
-    ],
-    [stage('evaluate', 'finetune', 2 * _STARTUP, evaluation)],
-  ]
+  checkpoint = run / 'pretrain' / f'model.ckpt-{pretrain_steps}'
+  pretrain = stage(
+    'pretrain',
+    'pretrain',
+    training(0, pretrain_steps),
+    is_timed=True,
+    steps=pretrain_steps,
+  )
+  perplexity = stage('perplexity', 'pretrain', {}, after=pretrain.done)
+  finetune = stage(
+    'finetune',
+    'finetune',
+    {
+      'utils.run.init_checkpoint': str(checkpoint),
+      'MIXTURE_NAME': configuration.mixture,
+      **training(pretrain_steps, finetune_steps),
+    },
+    after=pretrain.done,
+    steps=finetune_steps,
+    step_work=2,  # twice as many rows
+  )
+  evaluate = stage(
+    'evaluate',
+    'finetune',
+    {
+      'MIXTURE_NAME': configuration.mixture,
+      'mesh_eval_dataset_fn.num_eval_examples': configuration.eval_examples,
+    },
+    after=finetune.done,
+    starts=2,
+  )
+  return pretrain, perplexity, finetune, evaluate

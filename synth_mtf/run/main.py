@@ -36,7 +36,10 @@ FLAG_MODULES = (
 
 
 def prepare() -> None:
-  """Imports what a run needs, and defines all flags."""
+  """Imports what a run needs, defines all flags, and leaves TensorFlow 2.
+
+  It starts nothing of TensorFlow's runtime: a fork may run.
+  """
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')
   process.load_plugin()
   for module in (
@@ -46,10 +49,13 @@ def prepare() -> None:
     'synth_mtf.recorded',
   ):
     importlib.import_module(module)
+  import tensorflow.compat.v1 as tf
   from absl import flags
 
   from synth_mtf import tasks
 
+  tf.disable_v2_behavior()
+  tf.enable_resource_variables()
   tasks.define_flags()
 
   if 'verbose' not in flags.FLAGS:
@@ -113,8 +119,6 @@ def _run(words: Sequence[str]) -> int:
 
     from synth_mtf.host import explanations
 
-    tf.disable_v2_behavior()
-    tf.enable_resource_variables()
     tf.logging.set_verbosity(tf.logging.INFO)
     with explanations.explained():  # a TPU may be out of order
       tf.config.list_physical_devices()  # TensorFlow 2.20 prints what it lacks

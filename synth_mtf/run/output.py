@@ -69,7 +69,7 @@ class Console:
     self._write(f'{text}\n')
 
   def start(self, title: str, text: str = '...') -> None:
-    """Starts a task, whose title prefixes every update, and shows a text."""
+    """Starts a task, and shows a text; its title, if any, prefixes each."""
     self._title = title
     self._last_shown = -math.inf
     self.update(text)
@@ -82,7 +82,8 @@ class Console:
     if time.monotonic() - self._last_shown < self._interval:
       return False
     self._last_shown = time.monotonic()
-    text = f'{self._title}  {text}'
+    if self._title:
+      text = f'{self._title}  {text}'
     self._show(text)
     if text.endswith('...'):
       self._wait(text)
@@ -224,6 +225,7 @@ def end_wait() -> None:
 # Facts of the process, whatever it runs: its terminal has one line that waits,
 # and its file descriptors 1 and 2 lead to one log or to none. Threads ask, too.
 _waits: list[_Wait] = []  # those that have not ended
+os.register_at_fork(after_in_child=_waits.clear)  # it has no such threads
 _beside_log: Console | None = None
 
 

@@ -10,13 +10,14 @@ import os
 import sys
 
 from synth_mtf.errors import UserError
-from synth_mtf.host import patches
+from synth_mtf.host import patches, xla_flags
 from synth_mtf.paths import is_command
 from synth_mtf.run import output
 
 
 def load_plugin() -> None:
   """Does for the command what `import synth_mtf` does for other programs."""
+  xla_flags.check(xla_flags.OF_TENSORFLOW)
   package = importlib.import_module('synth_mtf')
   try:
     patches.prepare_host()
@@ -58,3 +59,10 @@ def fix_hash_seed() -> None:
   if is_command() and 'PYTHONHASHSEED' not in os.environ:
     os.environ['PYTHONHASHSEED'] = '0'
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def require_hash_seed() -> None:
+  """Restarts this command with PYTHONHASHSEED=0, whatever the variable is."""
+  if sys.flags.hash_randomization:
+    os.environ.pop('PYTHONHASHSEED', None)
+    fix_hash_seed()

@@ -105,7 +105,7 @@ class FilesDataSource(seqio.DataSource):
     self.task_name = task_name
     self._split_files = splits
     self._data_dir = data_dir
-    self._named_by = named_by
+    self.named_by = named_by
     self._skip_bad_rows = data_settings.settings().skip_bad_rows
     self._skipped = 0
     self._existing_files: dict[str, dict[str, formats.Reader]] = {}
@@ -123,7 +123,7 @@ class FilesDataSource(seqio.DataSource):
     if split not in self._split_files:
       return {}
     if split not in self._existing_files:
-      with filesystem.named_by(self._named_by):
+      with filesystem.named_by(self.named_by):
         files = self._split_files[split].files(self._data_dir)
       self._existing_files[split] = files
     return self._existing_files[split]
@@ -131,7 +131,7 @@ class FilesDataSource(seqio.DataSource):
   def list_shards(self, split: str) -> Sequence[str]:
     # seqio's cache job works shard by shard. A gzip file cannot be divided.
     files = self.files(split)
-    shards = 1 + self._bytes(files) // _CACHE_SHARD_BYTES
+    shards = 1 + self.total_bytes(files) // _CACHE_SHARD_BYTES
     if any(filesystem.is_gzip(file) for file in files):
       shards = min(shards, len(files))
     return [f'{self.task_name}-{split}-{i:05d}' for i in range(shards)]
@@ -156,7 +156,7 @@ class FilesDataSource(seqio.DataSource):
 
   def indexes(self, split: str) -> list[index.FileIndex]:
     """Returns the index of each file, or of its first rows if too large."""
-    with filesystem.named_by(self._named_by):
+    with filesystem.named_by(self.named_by):
       return index.of_files(
         self.files(split),
         f'{self._data_dir}\n{self._split_files[split]}',
@@ -164,8 +164,9 @@ class FilesDataSource(seqio.DataSource):
         limit=_FIRST_ROWS if self._too_large(split) else None,
       )
 
-  def _bytes(self, files: Iterable[str]) -> int:
-    with filesystem.named_by(self._named_by):
+  def total_bytes(self, files: Iterable[str]) -> int:
+    """Returns the total size of files of this source."""
+    with filesystem.named_by(self.named_by):
       return filesystem.total_bytes(files)
 
   def check(self, split: str) -> list[index.FileIndex]:
@@ -212,7 +213,7 @@ class FilesDataSource(seqio.DataSource):
     return parts
 
   def _read(self, part: index.Part) -> Iterator[formats.Example]:
-    with filesystem.named_by(self._named_by):
+    with filesystem.named_by(self.named_by):
       for record, items in index.read(part):
         for item in items:
           if not isinstance(item, formats.RowError):
@@ -253,7 +254,7 @@ class FilesDataSource(seqio.DataSource):
     files: list[str] = []
     for path, reader in self.files(split).items():
       files.extend(reader.files(path))
-    if len(files) > _SMALL_FILES or self._bytes(files) > _SMALL_BYTES:
+    if len(files) > _SMALL_FILES or self.total_bytes(files) > _SMALL_BYTES:
       return ds
     ds = ds.cache()
     if shuffle:
@@ -291,7 +292,7 @@ class FilesDataSource(seqio.DataSource):
   def _too_large(self, split: str) -> bool:
     files = self.files(split)
     indexed = all(reader.indexed for reader in files.values())
-    return not indexed and self._bytes(files) > _LARGE_BYTES
+    return not indexed and self.total_bytes(files) > _LARGE_BYTES
 
 
 def _instead(data_dir: str, patterns: Sequence[str]) -> str:

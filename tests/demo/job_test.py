@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import fcntl
 import io
-import itertools
 import json
 import pathlib
 import re
@@ -16,8 +15,9 @@ import time
 
 import pytest
 
-from synth_mtf.demo import corpus, job
-from synth_mtf.demo.job import Pace
+from synth_mtf.demo import corpus, job, processes
+from synth_mtf.demo.pace import Pace
+from synth_mtf.demo.running import Runner
 from synth_mtf.demo.stages import Configuration, Stage, stages
 from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.results import runs
@@ -28,7 +28,6 @@ SHORT = Configuration(
   pretrain_steps=20, finetune_steps=10, data_dir='/', vocabulary='bytes'
 )
 OUT = pathlib.Path('/out')
-STAGES = ['pretrain', 'finetune', 'perplexity', 'evaluate']
 COMMAND = """
 import os, sys
 os.makedirs(sys.argv[2].partition('--model_dir=')[2], exist_ok=True)
@@ -39,29 +38,24 @@ sys.exit('--gin_file=runs/FAILING.gin' in sys.argv)
 
 def made(**changes):
   """The stages of R with seed 3, by name."""
-  batches = stages('random', 3, dataclasses.replace(SHORT, **changes), OUT)
-  return {stage.name: stage for batch in batches for stage in batch}
+  configuration = dataclasses.replace(SHORT, **{'seeds': (3,), **changes})
+  return {s.name: s for s in stages(['random'], configuration, OUT)}
 
 
 def test_stages_are_gin_files_and_folders():
-  configuration = dataclasses.replace(
-    SHORT,
+  all_stages = made(
     mixture='mine',
     eval_examples=None,
     gin_file=('mine.gin',),
     gin_param=('d_model = 8',),
   )
-  batches = stages('random', 3, configuration, OUT)
-  # Perplexity is measured beside finetuning.
-  assert [[(s.name, str(s.model_dir)) for s in batch] for batch in batches] == [
-    [('pretrain', '/out/random/pretrain')],
-    [
-      ('finetune', '/out/random/finetune'),
-      ('perplexity', '/out/random/pretrain'),
-    ],
-    [('evaluate', '/out/random/finetune')],
-  ]
-  for stage in itertools.chain(*batches):
+  assert {name: str(s.model_dir) for name, s in all_stages.items()} == {
+    'pretrain': '/out/random/pretrain',
+    'perplexity': '/out/random/pretrain',
+    'finetune': '/out/random/finetune',
+    'evaluate': '/out/random/finetune',
+  }
+  for stage in all_stages.values():
     first = ['sizes/tiny.gin', 'variants/random.gin']
     rest = [f'runs/demo_{stage.name}.gin', 'mine.gin']
     assert list(stage.gin_files) == [*first, *rest]
@@ -69,7 +63,7 @@ def test_stages_are_gin_files_and_folders():
     tuned = stage.name in ('finetune', 'evaluate')
     assert ("MIXTURE_NAME = 'mine'" in stage.gin_params) == tuned
   examples = 'mesh_eval_dataset_fn.num_eval_examples = None'
-  assert examples in batches[-1][0].gin_params
+  assert examples in all_stages['evaluate'].gin_params
 
 
 @pytest.mark.parametrize(
@@ -99,13 +93,21 @@ def test_a_kill_loses_a_fifth_of_a_run_at_most(steps, between):
   assert f'utils.run.save_checkpoints_steps = {between}' in bindings
 
 
+def command(_words):
+  """What the stages run."""
+  exec(_scripts[-1], {})  # noqa: S102
+  return 0
+
+
+_scripts = [COMMAND]
+
+
 @pytest.fixture
-def script(tmp_path, monkeypatch):
+def script(monkeypatch):
   """Sets what the command does that stages run."""
-  path = tmp_path / 'synth-mtf'
-  monkeypatch.setattr(sys, 'argv', [str(path)])
-  path.write_text(COMMAND)
-  return path.write_text
+  monkeypatch.setattr(sys, 'argv', ['synth-mtf'])
+  yield _scripts.append
+  del _scripts[1:]
 
 
 @pytest.fixture
@@ -116,7 +118,7 @@ def shown():
 
 @pytest.fixture
 def run(tmp_path, monkeypatch, script, shown):
-  """Runs a demo; returns the last line of each stage, and its variants."""
+  """Runs a demo; returns each stage's last line, in order, and its variants."""
   monkeypatch.setattr(job, '_check', lambda *_: [])
   monkeypatch.setattr(runs, 'read', lambda *folders: folders)
   monkeypatch.setattr(job, '_measured', lambda folder: {'at': folder})
@@ -124,9 +126,13 @@ def run(tmp_path, monkeypatch, script, shown):
   def demo(*variants, out=tmp_path / 'out', **changes):
     stream = io.StringIO()
     configuration = dataclasses.replace(SHORT, **changes)
-    done = job.run(configuration, variants or ['random'], out, Console(stream))
+    names = variants or ('random',)
+    done = job.run(configuration, names, out, Console(stream), command)
     shown.append(stream.getvalue())
-    return re.findall(r'^\[.* (?:Done|done) .*$', shown[-1], re.M), done
+    lines = re.findall(r'^\[.* (?:Done|done) .*$', shown[-1], re.M)
+    return sorted(
+      lines, key=lambda line: int(re.findall(r'\d+', line)[0])
+    ), done
 
   return demo
 
@@ -144,14 +150,24 @@ def test_what_is_odd_about_the_data_is_shown(run, monkeypatch, shown):
     (['random'], (4, 3), ['random/seed_4', 'random/seed_3']),
   ],
 )
-def test_one_variant_and_seed_after_the_other(
-  run, tmp_path, variants, seeds, folders
-):
+def test_all_variants_and_seeds(run, tmp_path, variants, seeds, folders):
   lines, done = run(*variants, seeds=seeds)
+  first, second = folders
   assert lines == [
-    f'[{4 * i + j}/8] {folder}: {name}  Done in 1 s.'
-    for i, folder in enumerate(folders)
-    for j, name in enumerate(STAGES, 1)
+    f'[{number}/8] {stage}  Done in 1 s.'
+    for number, stage in enumerate(
+      [
+        f'{first}: pretrain',
+        f'{first}: perplexity',  # the first score comes early
+        f'{second}: pretrain',
+        f'{first}: finetune',
+        f'{second}: finetune',
+        f'{second}: perplexity',
+        f'{first}: evaluate',
+        f'{second}: evaluate',
+      ],
+      1,
+    )
   ]
   content = json.loads((tmp_path / 'out' / 'metrics.json').read_text())
   assert content['configuration']['finetune_steps'] == 10
@@ -168,11 +184,9 @@ def test_what_is_done_is_not_repeated_and_shown_after_what_was_asked_for(
 ):
   run('random', 'dense', seeds=(0, 5))
   lines, done = run('vanilla', 'random', seeds=(0, 5))
-  assert lines[8:] == [
-    f'[{4 * i + j}/16] random/seed_{seed}: {name}  done before'
-    for i, seed in enumerate((0, 5), 2)
-    for j, name in enumerate(STAGES, 1)
-  ]
+  assert len(lines) == 16
+  for line in lines:
+    assert ('random/' in line) == line.endswith('  done before')
   assert done == ['vanilla', 'random', 'dense']
   (tmp_path / 'out' / 'dense' / 'seed_5' / 'evaluate.done').unlink()
   assert run('vanilla', 'random', seeds=(0, 5))[1] == ['vanilla', 'random']
@@ -180,14 +194,40 @@ def test_what_is_done_is_not_repeated_and_shown_after_what_was_asked_for(
 
 def test_after_a_failure_it_resumes_there(run, tmp_path, script):
   script(COMMAND.replace('FAILING', 'demo_finetune'))
-  with pytest.raises(RunFailed, match=r'^\[2/4\] random: finetune: the proc'):
+  with pytest.raises(RunFailed, match=r'^\[3/4\] random: finetune: the proc'):
     run()
   assert not (tmp_path / 'out' / 'metrics.json').exists()
   assert not (tmp_path / 'out' / 'random' / 'finetune.done').exists()
   script(COMMAND)
   lines, _ = run()
   assert lines[0].endswith('pretrain  done before')
-  assert lines[1].endswith('finetune  Done in 1 s.')
+  assert lines[2].endswith('finetune  Done in 1 s.')
+
+
+def test_two_run_at_a_time_but_what_is_timed_runs_alone(run, tmp_path, script):
+  log = tmp_path / 'log'
+  script(f"""
+import sys, time
+def note(event):
+  with open('{log}', 'a') as file:
+    print(event, *sys.argv[2:6], file=file)
+note('begins')
+time.sleep(0.3)
+note('ends')
+{COMMAND}""")
+  run('random', 'dense', 'vanilla')
+  running: list[str] = []
+  most = 0
+  for line in log.read_text().splitlines():
+    event, _, stage = line.partition(' ')
+    if event == 'ends':
+      running.remove(stage)
+      continue
+    running.append(stage)
+    most = max(most, len(running))
+    if any('/pretrain' in one and '_perplexity' not in one for one in running):
+      assert len(running) == 1
+  assert most == 2
 
 
 SHOW_DATA = COMMAND.replace(
@@ -267,14 +307,18 @@ def test_two_runs_at_once_are_refused(run, tmp_path):
       run()
 
 
+def stage_in(folder, **more):
+  options = {'gin_files': ('a.gin',), 'gin_params': ('b = 1',), **more}
+  return Stage('pretrain', folder / 'r' / 'model', **options)
+
+
 def follow(folder):
-  """Follows a stage; returns the printed lines."""
-  stage = Stage('pretrain', folder / 'model', ['a.gin'], ['b = 1'])
+  """Runs a stage; returns the printed lines."""
+  stage = stage_in(folder)
+  stage.model_dir.mkdir(parents=True)
   stream = io.StringIO()
   try:
-    with job.started(stage) as running:
-      pace = Pace([stage])
-      job.follow(stage, running, '[1/4] r: pretrain', Console(stream), pace)
+    Runner([stage], folder, Console(stream), command).run()
   finally:
     lines = stream.getvalue().splitlines()
     assert stage.done.exists() == ('failed' not in lines[-1])
@@ -289,20 +333,22 @@ print('train  build the model ...')
 print('Starts after step 200, that of its checkpoint, and ends at step 800.')
 print('Wrote /x')
 print('7  glue_cola_v002  matthews_corrcoef 12.34 +- 1.2')
-print('warning:', sys.argv[1:], os.environ['PYTHONHASHSEED'], file=sys.stderr)
+seconds = os.environ['SYNTH_MTF_PROGRESS_SECONDS']
+print('warning:', sys.argv[1:], seconds, flush=True)
 print('Done in 3 s: step 7, loss 2.')""")
   lines = follow(tmp_path)
-  words = ['transformer', f'--model_dir={tmp_path}/model']
+  words = ['transformer', f'--model_dir={tmp_path}/r/model']
   words += ['--gin_file=a.gin', '--gin_param=b = 1']
   assert lines[:3] == [
-    '[1/4] r: pretrain  load TensorFlow ...',
-    '[1/4] r: pretrain  build the model ...',
-    '  Starts after step 200, that of its checkpoint, and ends at step 800.',
+    '[1/1] r: pretrain  start ...',
+    'r: pretrain  build the model ...',
+    '  r: Starts after step 200, that of its checkpoint, and ends at step 800.',
   ]
   assert not any('Wrote' in line or 'Log' in line for line in lines)
-  assert '  glue_cola_v002  matthews_corrcoef 12.34 +- 1.2' in lines
-  assert f'[1/4] r: pretrain  warning: {words} 0' in lines
-  assert lines[-1] == '[1/4] r: pretrain  Done in 3 s: step 7, loss 2.'
+  assert sum('Done' in line for line in lines) == 1
+  assert '  r: glue_cola_v002  matthews_corrcoef 12.34 +- 1.2' in lines
+  assert f'[1/1] r: pretrain  warning: {words} 1' in lines
+  assert lines[-1] == '[1/1] r: pretrain  Done in 3 s: step 7, loss 2.'
 
 
 @pytest.mark.parametrize(
@@ -316,9 +362,9 @@ print('Done in 3 s: step 7, loss 2.')""")
     (
       "print('step 1'); print('synth-mtf: error: ValueError'); sys.exit(1)",
       RunFailed,
-      r'^\[1/4\] r: pretrain: ValueError\nThe log is .*/model/log; the same ',
+      r'^\[1/1\] r: pretrain: ValueError\nThe log is .*/model/log; the same ',
     ),
-    ('1 / 0', RunFailed, r'(?s)^\[1/4\] .*: Traceback.*ZeroDivision.*\nThe'),
+    ('1 / 0', RunFailed, r'(?s)^\[1/1\] .*: Traceback.*ZeroDivision.*\nThe'),
     ('os.kill(os.getpid(), 9)', RunFailed, 'ended with status -9 .*memory'),
   ],
 )
@@ -335,63 +381,36 @@ def now(monkeypatch):
   return now
 
 
-def stages_of(folder, *work):
-  return [
-    Stage(f'stage_{number}', folder / 'model', [], [], each)
-    for number, each in enumerate(work)
-  ]
-
-
 TRAIN = 'train  {}/90  loss 10.218  109.6/s  1 min 01 s left'
 
 
 def test_the_time_left_is_that_of_all_stages(now, tmp_path):
-  first, evaluation, last = todo = stages_of(tmp_path, 80, 40, 80)
-  pace = Pace(todo)
+  first = stage_in(tmp_path, steps=90)
+  second = stage_in(tmp_path / '2', steps=60, step_work=2)
+  last = stage_in(tmp_path / '3', starts=3)
+  for stage in (first, second, last):
+    stage.model_dir.mkdir(parents=True)
+  pace = Pace([first, second, last])
   pace.begin(first)
-  assert pace.shown('Log: x') == 'Log: x'
-  assert pace.shown('train  build the model ...') == 'build the model ...'
-  now[0] = 1000  # a start that takes long is no pace
-  assert pace.shown(TRAIN.format(10)) == '10/90  loss 10.218'
-  now[0] = 1020  # a step a second: 60 + 40 + 80 are left
-  assert pace.shown(TRAIN.format(30)) == '30/90  loss 10.218  3 min left of all'
-  pace.begin(evaluation)
-  text = pace.shown('decode, step 9  7 of 8 examples')
-  assert text == 'decode, step 9  7 of 8 examples  2 min left of all'
-  pace.begin(last)
-  assert pace.shown('prepare  check data ...') == (
-    'prepare  check data ...  2 min left of all'
-  )
-  now[0] = 1030
-  pace.shown(TRAIN.format(0))
-  now[0] = 1210  # 2 seconds a step
-  assert pace.shown(TRAIN.format(89)).endswith('  1 min left of all')
-
-
-def test_a_demo_that_resumes_keeps_its_estimate(now, tmp_path):
-  first, second = todo = stages_of(tmp_path, 80, 90)
-  first.done.write_text('2.0\n')
-  pace = Pace(todo)
+  pace.hear(first, 'prepare  check data ...')
+  now[0] = 100
+  pace.hear(first, TRAIN.format(10))
+  assert pace.left() == ''
+  now[0] = 140  # a start took 100 s; two seconds a step
+  pace.hear(first, TRAIN.format(30))
+  # 60 steps, then a start and 60 of two, then three starts: 760 s
+  assert pace.left() == '13 min left'
+  now[0] = 260
+  pace.end(first)
+  assert first.done.read_text() == '2.000000 100.000\n'
   pace.begin(second)
-  assert pace.shown('prepare  ...') == 'prepare  ...  3 min left of all'
-  # It goes on at step 60 of 90: 30 steps are left.
-  assert pace.shown(TRAIN.format(60)).endswith('  1 min left of all')
-
-
-def test_a_stage_leaves_its_pace(now, tmp_path, script, monkeypatch):
-  script(f"""
-print('{TRAIN.format(10)}')
-print('{TRAIN.format(14)}')
-print('Done in 1 s.')""")
-  (stage,) = stages_of(tmp_path, 80)
-  with job.started(stage) as running:
-    pace = Pace([stage])
-    console = Console(io.StringIO())
-    monkeypatch.setattr(
-      console, 'update', lambda text: now.__setitem__(0, now[0] + 2)
-    )
-    job.follow(stage, running, '[1/1] r: stage_0', console, pace)
-  assert float(stage.done.read_text()) == 0.5
+  pace.begin(last)
+  assert pace.left() == '11 min left'
+  now[0] = 460  # each of them got 100 s
+  pace.hear(second, TRAIN.format(30))
+  assert pace.left() == '8 min left'  # 60 steps of two, then two starts
+  resumed = Pace([first, stage_in(tmp_path / '4', steps=60)])
+  assert resumed.left() == '4 min left'
 
 
 def test_an_interrupted_stage_may_save_before_it_ends(tmp_path, script):
@@ -403,9 +422,10 @@ def save(*_):
 signal.signal(signal.SIGTERM, save)
 print('ready', flush=True)
 time.sleep(60)""")
-  stage = Stage('pretrain', tmp_path / 'model', [], [])
-  with contextlib.suppress(KeyboardInterrupt), job.started(stage) as running:
-    next(iter(running.stdout or []))
+  with contextlib.suppress(KeyboardInterrupt), processes.ended() as running:
+    process = processes.Running(command, [], {}, [])
+    running.append(process)
+    assert process.lines() == ['ready']
     raise KeyboardInterrupt
-  assert running.returncode == 1
+  assert process.status() == 1
   assert (tmp_path / 'saved').exists()

@@ -10,6 +10,7 @@ import seqio
 from t5.data import glue_utils
 
 from synth_mtf import tasks
+from synth_mtf.errors import UserError
 from synth_mtf.tasks import inspection
 from synth_mtf.tasks.files import index
 from synth_mtf.tasks.files.source import TwoSources
@@ -125,3 +126,18 @@ def test_splits_of_files(data_dir):
   assert train.digest == digest.hexdigest()
   assert (validation.split, validation.files) == ('validation', ())
   assert 'no file glue/CoLA/dev.tsv' in validation.missing
+
+
+def test_a_file_that_is_gone_is_named_with_its_setting(data_dir, monkeypatch):
+  path = folder.write(data_dir / 'glue/CoLA/train.tsv', b'x\t1\t\tOne.\n')
+  (split,) = inspection.splits_of(tasks.get(folder.COLA), ['train'])
+  assert split.digest
+  path.unlink()
+  with pytest.raises(UserError, match=f'^--data_dir .*: {path} cannot be re'):
+    _ = split.digest
+  path.write_bytes(b'x\t1\t\tTwo.\n')
+  monkeypatch.setenv('SYNTH_MTF_TASK_DATA_DIRS', f'*={data_dir}')
+  (split,) = inspection.splits_of(tasks.get(folder.COLA), ['train'])
+  path.unlink()
+  with pytest.raises(UserError, match='^--task_data_dirs .* cannot be read'):
+    _ = split.digest
