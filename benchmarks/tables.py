@@ -418,19 +418,9 @@ TABLES = {
   ),
   'tpu': Table(
     [
-      *_compiled('pretrain_c4_now', '.1f'),
-      *_compiled('finetune_en_mix_now', '.1f', 'finetuning: '),
-    ]
-  ),
-  'tpu, before': Table(
-    [
       *_compiled('pretrain_c4', '.1f'),
       *_compiled('finetune_en_mix', '.1f', 'finetuning: '),
-    ],
-    [
-      *('SelfAttention', 'mtf random', 'R', 'FR', 'D', 'V'),
-      *('R+V', 'FR+V', 'D+V', 'R+D+V', 'Linformer'),
-    ],
+    ]
   ),
   'tpu, one block': Table(
     [

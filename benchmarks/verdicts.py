@@ -293,7 +293,7 @@ def _windows() -> Source:
 
 
 def _compiled() -> Source:
-  rows = tables.section('tpu', 'pretrain_c4_now')
+  rows = tables.section('tpu', 'pretrain_c4')
   return Source('FLOPs', {m: Sample(row['gflop']) for m, row in rows.items()})
 
 

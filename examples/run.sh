@@ -3,9 +3,11 @@
 #
 #   examples/run.sh SIZE VARIANT SEED
 #
-# An interrupted run continues from its last checkpoint; a finished one is skipped.
+# SIGTERM and Ctrl-C end it after a checkpoint. An interrupted run continues from
+# its last checkpoint; a finished one is skipped.
 # The environment sets the rest; docs/sweeps.md explains it.
 set -eu
+. "$(dirname "$0")/signals.sh"
 size=$1 variant=$2 seed=$3
 : "${OUT:=my_sweep}"                  # a folder or a bucket for the models
 : "${DATA:=my_data}"                  # the official files
@@ -22,7 +24,7 @@ fi
 stage() { # name, run file, further arguments
   name=$1 run=$2
   shift 2
-  synth-mtf transformer --data_dir="$DATA" --vocabulary="$VOCABULARY" \
+  supervise synth-mtf transformer --data_dir="$DATA" --vocabulary="$VOCABULARY" \
     --model_dir="$folder/$name" \
     --gin_file="sizes/$size.gin" --gin_file="variants/$variant.gin" \
     --gin_file="runs/$run.gin" $DEVICE \

@@ -26,6 +26,10 @@ class RunFailed(Exception):
   """
 
 
+class Terminated(KeyboardInterrupt):
+  """SIGTERM ends a command, as Ctrl-C does; the status is then 143."""
+
+
 def nearest(name: object, options: Iterable[object]) -> str:
   """`; did you mean 'x' or 'y'?` for the options similar to a name, or ''."""
   words = {option for option in options if isinstance(option, str)}

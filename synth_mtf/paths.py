@@ -33,8 +33,11 @@ def missing_gin_file(name: str, searched: Sequence[str]) -> str:
   """Says that none of the searched folders has a gin file."""
   if filesystem.is_bucket(name):
     return f'gin file {name!r} does not exist'
+  buckets = [folder for folder in searched if filesystem.is_bucket(folder)]
   folders = dict.fromkeys(
-    pathlib.Path(folder, name).absolute().parent for folder in searched
+    pathlib.Path(folder, name).absolute().parent
+    for folder in searched
+    if folder not in buckets
   )
   similar = [
     os.path.join(os.path.dirname(name), path.name)
@@ -43,7 +46,7 @@ def missing_gin_file(name: str, searched: Sequence[str]) -> str:
   ]
   return (
     f'gin file {name!r} does not exist{nearest(name, similar)}\n'
-    f'Searched: {", ".join(map(str, folders))}'
+    f'Searched: {", ".join(map(str, [*folders, *buckets]))}'
   )
 
 

@@ -7,8 +7,6 @@ model.predict(['cola sentence: The book was read by.'])
 import contextlib
 import operator
 import os
-import pathlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +18,7 @@ from synth_mtf.attention.examples import Examples, Ids, from_texts
 from synth_mtf.attention.file import Array, Attention
 from synth_mtf.attention.loaded import Build, Loaded, call
 from synth_mtf.attention.opening import import_modules, open_run
+from synth_mtf.checkpoints import folder as checkpoint_folders
 from synth_mtf.errors import UserError
 from synth_mtf.host import model as models
 from synth_mtf.results.runs import LAST
@@ -230,13 +229,12 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
 
 def _split(folder: str, step: int | None) -> tuple[str, int | None]:
   """Returns the folder and the step of a path such as `m/model.ckpt-40`."""
-  path = pathlib.Path(folder)
-  name = re.fullmatch(r'model\.ckpt-(\d+)', path.name)
-  if not name or path.is_dir():
+  parent, its_step = checkpoint_folders.split(folder)
+  if its_step is None:
     return folder, step
-  if step not in (None, int(name[1])):
-    raise UserError(f'{folder} is at step {name[1]}, and step = {step}')
-  return str(path.parent), int(name[1])
+  if step not in (None, its_step):
+    raise UserError(f'{folder} is at step {its_step}, and step = {step}')
+  return parent, its_step
 
 
 def _check_not_forked() -> None:

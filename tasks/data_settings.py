@@ -42,6 +42,7 @@ class Settings:
   word_vectors: str | None = None
   task_file: str | None = None
   cache_dir: str | None = None
+  text: str | None = None
 
   def data_dir_of(self, task_name: str) -> str | None:
     """Returns the folder of `task_name`'s official files, or None for TFDS."""
@@ -79,6 +80,7 @@ def settings(
   word_vectors: str | None = None,
   task_file: str | None = None,
   cache_dir: str | None = None,
+  text: str | None = None,
 ) -> Settings:
   """Resolves each setting: flag, else gin, else environment variable.
 
@@ -99,6 +101,9 @@ def settings(
     task_file: YAML files that define tasks, separated by commas.
     cache_dir: folder or bucket of `synth-mtf cache`, which runs then read in
       place of the files.
+    text: file or folder of text to pretrain on, which
+      `synth_text_span_corruption` then reads in place of the data folder's
+      `corpus/`.
   """
   return Settings(
     data_dir=_folder(_resolve('data_dir', data_dir)),
@@ -109,6 +114,7 @@ def settings(
     word_vectors=_resolve('word_vectors', word_vectors),
     task_file=_resolve('task_file', task_file),
     cache_dir=_folder(_resolve('cache_dir', cache_dir)),
+    text=_folder(_resolve('text', text)),
   )
 
 

@@ -83,13 +83,14 @@ def define(
   tfds_name: str | None = None,
   tfds_splits: Mapping[str, str] | None = None,
   output_features: Mapping[str, seqio.Feature] = OUTPUT_FEATURES,
+  make_source: Callable[..., TwoSources] = TwoSources,
   **arguments: Any,
 ) -> None:
   """Registers `synth_<name>`, a task that t5 does not have.
 
   `tfds_name` is the TFDS dataset, config and version, if TFDS has the data;
-  `tfds_splits` maps the task's splits to TFDS's where their names differ. Other
-  arguments go to seqio.Task.
+  `tfds_splits` maps the task's splits to TFDS's where their names differ.
+  `make_source` makes its source. Other arguments go to seqio.Task.
   """
   name = PREFIX + name
   tfds = None
@@ -97,7 +98,7 @@ def define(
     tfds = seqio.TfdsDataSource(tfds_name, splits=tfds_splits)
   seqio.TaskRegistry.add(
     name,
-    source=TwoSources(name, splits, tfds),
+    source=make_source(name, splits, tfds),
     output_features=output_features,
     **arguments,
   )

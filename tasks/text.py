@@ -11,6 +11,7 @@ no inputs.
 import dataclasses
 import functools
 import io
+import os
 import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,14 +19,17 @@ from typing import Any
 import seqio
 
 from synth_mtf.storage import filesystem
+from synth_mtf.tasks import data_settings
 from synth_mtf.tasks.files import formats
-from synth_mtf.tasks.files.source import Split
+from synth_mtf.tasks.files.source import FilesDataSource, Split, TwoSources
 from synth_mtf.tasks.registering import TOKENIZE, adopt, define
 from synth_mtf.tasks.vocabulary import OUTPUT_FEATURES
 
 # One in this many texts is held out if a folder has no validation files.
 HOLD_OUT = 50
 _PASSAGE_BYTES = 4096
+# The splits of a folder of text, and whether they are the texts held out.
+_VALIDATION = {'train': False, 'validation': True}
 
 
 def held_out(text: str) -> bool:
@@ -133,15 +137,45 @@ def _plain_or_gzip(*layouts: Mapping[str, formats.Reader]) -> Split:
   return Split(with_gzip)
 
 
-def _corpus_split(validation: bool) -> Split:
+def _text_split(folder: str, validation: bool) -> Split:
+  """Returns a split of all text in a folder, which is '' or ends in '/'."""
   json_lines = TextJsonReader(validation)
   return _plain_or_gzip(
     {
-      'corpus/**/*.txt': PassageReader(validation),
-      'corpus/**/*.jsonl': json_lines,
-      'corpus/**/*.json': json_lines,
+      f'{folder}**/*.txt': PassageReader(validation),
+      f'{folder}**/*.jsonl': json_lines,
+      f'{folder}**/*.json': json_lines,
     }
   )
+
+
+def _file_split(name: str, validation: bool) -> Split:
+  """Returns a split of one file; without a known ending, it is plain text."""
+  is_json = name.removesuffix('.gz').endswith(('.jsonl', '.json'))
+  reader = TextJsonReader if is_json else PassageReader
+  return Split.of([name], reader(validation))
+
+
+@dataclasses.dataclass
+class TextSource(TwoSources):
+  """The file or folder that the setting `text` names, or else `corpus/`."""
+
+  @property
+  def official(self) -> FilesDataSource | None:
+    text = data_settings.settings().text
+    if text is None:
+      return super().official
+    named_by = data_settings.name_of('text')
+    with filesystem.named_by(named_by):
+      is_folder = filesystem.is_folder(text)
+    folder, name = (text, '') if is_folder else os.path.split(text)
+    splits = {}
+    for split, validation in _VALIDATION.items():
+      if is_folder:
+        splits[split] = _text_split('', validation)
+      else:
+        splits[split] = _file_split(name, validation)
+    return FilesDataSource(self.task_name, splits, folder or '.', named_by)
 
 
 def _lm1b_split(official: str, validation: bool) -> Split:
@@ -173,7 +207,8 @@ C4 = adopt(_SPAN_CORRUPTION, _C4_SPLITS, 'c4_span_corruption')
 adopt(_SPAN_CORRUPTION, _C4_SPLITS)  # also under T5's name
 define(
   'text_span_corruption',
-  {'train': _corpus_split(False), 'validation': _corpus_split(True)},
+  {split: _text_split('corpus/', x) for split, x in _VALIDATION.items()},
+  make_source=TextSource,
   preprocessors=seqio.TaskRegistry.get(_SPAN_CORRUPTION).preprocessors,
 )
 define(

@@ -1,5 +1,6 @@
 """The vocabulary that all tasks share, and training one on a user's text."""
 
+import collections
 import functools
 import hashlib
 import json
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+import sentencepiece
 import seqio
 import t5.data
 
@@ -31,6 +33,10 @@ MOST_CHARACTERS = 10_000_000
 _IDS = {'pad_id': 0, 'eos_id': 1, 'unk_id': 2, 'bos_id': -1}
 _MOST_MODEL_BYTES = 64 << 20  # a vocabulary of 250,000 pieces has 4
 _MOST_LINE_BYTES = 16_384
+# The trainer's own mark of what it does not know. It would leave out a whole
+# line that has one.
+_UNKNOWN = '\u2585'
+_MOST_SHOWN = 20  # of the characters that a vocabulary does not know
 # A character has four bytes at most.
 _SHORT_PART = re.compile(r'.{1,4096}(?=\s|$)|.{1,4096}')
 # SentencePiece's; the first is T5's.
@@ -152,37 +158,79 @@ def train(
   model: pathlib.Path,
   size: int = PIECES,
   model_type: str = MODEL_TYPES[0],
-) -> None:
+) -> list[str]:
   """Trains a vocabulary of one of `MODEL_TYPES` and writes the `.model` file.
 
   Training is deterministic and reads up to `MOST_CHARACTERS` of the texts.
   `size` is that without T5's sentinels; short texts may yield fewer.
+
+  Returns what of the texts the vocabulary does not cover, one sentence each.
   """
   lines: list[str] = []
   characters = 0
+  notes: list[str] = []
   for text in texts:
+    if characters > MOST_CHARACTERS:
+      notes.append(
+        f'It was trained on the first {characters:,} characters of the text.'
+      )
+      break
     lines += _parts(text)
     characters += len(text)
-    if characters > MOST_CHARACTERS:
-      break
+  if not any(map(str.strip, lines)):
+    raise UserError(
+      f'no vocabulary of {size:,} pieces can be trained: the text is empty'
+    )
   options = json.dumps(
     {**_TRAINER_OPTIONS, 'vocab_size': size, 'model_type': model_type}
   )
   trainer = subprocess.run(
     [sys.executable, '-c', _TRAINER, options],
-    input='\n'.join(lines).encode(),
+    input='\n'.join(lines).replace(_UNKNOWN, ' ').encode(),
     capture_output=True,
   )
   if trainer.returncode:
-    *_, reason = trainer.stderr.decode(errors='replace').strip().split('\n')
     raise UserError(
       f'no vocabulary of {size:,} pieces can be trained on this text: '
-      f'{reason}. Choose another size (synth-mtf vocabulary --size), or give '
-      'an existing vocabulary: --vocabulary <file>.model, or --vocabulary '
-      'bytes.'
+      f'{_reason(trainer.stderr)}. Choose another size (synth-mtf vocabulary '
+      '--size), or give an existing vocabulary: --vocabulary <file>.model, or '
+      '--vocabulary bytes.'
     )
   with atomic.writing(model, 'wb') as stream:
     stream.write(trainer.stdout)
+  return notes + _unknown_characters(trainer.stdout, lines)
+
+
+def _reason(complaint: bytes) -> str:
+  """Returns the last line of what the trainer complained of."""
+  *_, reason = complaint.decode(errors='replace').strip().split('\n')
+  too_small = re.search(r'smaller than required_chars\. \d+ vs (\d+)', reason)
+  if too_small:
+    return f'its characters alone need {int(too_small[1]):,}'
+  return reason
+
+
+def _unknown_characters(model: bytes, lines: Iterable[str]) -> list[str]:
+  """Returns a sentence about the characters that a model does not know.
+
+  The trainer leaves out the rarest, up to 0.05 % of the text.
+  """
+  pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
+  counts: collections.Counter[str] = collections.Counter()
+  for line in lines:
+    counts.update(line)
+  unknown = {
+    x: n for x, n in counts.items() if pieces.unk_id() in pieces.encode(x)
+  }
+  if not unknown:
+    return []
+  shown = sorted(unknown, key=lambda character: -unknown[character])
+  more = ' ...' if len(shown) > _MOST_SHOWN else ''
+  return [
+    f'{len(unknown):,} of the {len(counts):,} different characters of the text '
+    f'are not in it ({sum(unknown.values()):,} occurrences, which '
+    f'become <unk>): {" ".join(shown[:_MOST_SHOWN])}{more}'
+  ]
 
 
 def _parts(text: str) -> list[str]:

@@ -9,6 +9,7 @@ import random
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
 from multiprocessing import util
 from unittest import mock
 
@@ -37,7 +38,7 @@ from synth_mtf.results import standard_error
 from synth_mtf.run import current, output
 from synth_mtf.storage import remembered
 from synth_mtf.tasks import cache_record, dialogue_metrics, vocabulary
-from tests import official_files
+from tests import forks, official_files
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 _DATA_VARIABLE = 'SYNTH_MTF_TEST_DATA'
@@ -196,6 +197,17 @@ def official_data(request) -> pathlib.Path:
 def some_data(request) -> pathlib.Path:
   """The real files if present, otherwise generated ones."""
   return request.getfixturevalue('real_data' if REAL_DATA else 'made_data')
+
+
+@pytest.fixture(scope='session')
+def programs() -> Iterator[pathlib.Path]:
+  """A folder of `synth-mtf` and `t5_mesh_transformer`, which start at once.
+
+  Like those in `cli.command.PROGRAM`'s folder, but for the time that imports
+  take. One command of a file is that of the user, PROGRAM.
+  """
+  with forks.programs(*forks.IMPORTS) as folder:
+    yield folder
 
 
 @pytest.fixture(scope='session')

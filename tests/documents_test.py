@@ -15,7 +15,8 @@ MY_FILE = r'my_\w+(?:\.\w+)?'
 CREATED = re.compile(
   r'(?:OUT=|--(?:out|model_dir|output_cache_dir)[= ]|'
   r'(?:output_filename|scores_filename|export_path) = .|'
-  rf'> |(?:cp -r|git clone|--(?:to|from)=hf) \S+ )({MY_FILE})'
+  r'> |(?:pretrain|finetune) |(?:cp -r|git clone|--(?:to|from)=hf) \S+ )'
+  rf'({MY_FILE})'
 )
 
 each_document = pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """mesh_tensorflow's own Synthesizer and ours in its place, trained alike."""
 
+import functools
+import pathlib
 from collections.abc import Sequence
 
 import mesh_tensorflow as mtf
@@ -15,7 +17,7 @@ from tests.checkpoints.conversion_test import ORIGINALS, convert
 
 pytestmark = pytest.mark.slow  # trains whole models
 
-STEPS = 20
+STEPS = 5
 BATCH = mtf.Dimension('batch', 3)
 
 
@@ -80,6 +82,28 @@ def smaller(name, value):
   return value if name.endswith(('alpha', 'scale')) else 0.2 * value
 
 
+class Original:
+  """A checkpoint of mesh_tensorflow's own layer, and how it trains on."""
+
+  def __init__(self, folder: pathlib.Path, mode: str) -> None:
+    self.variant = f'original_{mode}'
+    self.path = model.write(folder, self.variant, change=smaller)
+
+  @functools.cached_property
+  def losses(self):
+    """The losses with an optimizer and a type, which are computed once."""
+    files = model.files(self.variant)
+    return functools.cache(functools.partial(losses, self.path, files))
+
+
+@pytest.fixture(scope='module')
+def original(tmp_path_factory):
+  """Makes the original of a mode, once."""
+  return functools.cache(
+    lambda mode: Original(tmp_path_factory.mktemp(mode), mode)
+  )
+
+
 @pytest.mark.parametrize('mode', ORIGINALS)
 @pytest.mark.parametrize(
   'ours, optimizer, dtype, rtol',
@@ -95,17 +119,16 @@ def smaller(name, value):
     ),
   ],
 )
-def test_equal_losses(tmp_path, mode, ours, optimizer, dtype, rtol):
-  theirs, ours = f'original_{mode}', ours.format(mode)
-  path = model.write(tmp_path / 'a', theirs, change=smaller)
-  mirrored, _ = convert(path, tmp_path / 'b', ours)
+def test_equal_losses(original, tmp_path, mode, ours, optimizer, dtype, rtol):
+  theirs, ours = original(mode), ours.format(mode)
+  mirrored, _ = convert(theirs.path, tmp_path, ours)
   # The same parameters under other names.
   here, there = (
     sorted(c[n].size for n in c.weights)
-    for c in (Checkpoint(path), Checkpoint(mirrored))
+    for c in (Checkpoint(theirs.path), Checkpoint(mirrored))
   )
   assert here == there
-  expected = losses(path, model.files(theirs), optimizer, dtype)
+  expected = theirs.losses(optimizer, dtype)
   found = losses(mirrored, model.files(ours), optimizer, dtype)
   assert len({*expected}) == STEPS
   np.testing.assert_allclose(found, expected, rtol=rtol)

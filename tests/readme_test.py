@@ -13,6 +13,7 @@ Of the commands that are not run, flags, gin files and gin bindings are checked.
 """
 
 import itertools
+import json
 import os
 import pathlib
 import re
@@ -34,7 +35,6 @@ pytestmark = pytest.mark.slow  # runs what is in the documents
 
 BIN = pathlib.Path(sys.executable).parent
 GIN = CHECKOUT / 'gin'
-IMPORTS = ('synth_mtf', 't5.models.mesh_transformer_main', 't5.data.mixtures')
 DOCUMENTS = [
   CHECKOUT / 'README.md',
   CHECKOUT / 'CONTRIBUTING.md',
@@ -82,7 +82,7 @@ def reader(tmp_path_factory):
   where: dict[str, Any] = {'cwd': clone, 'env': environment}
   checkout.run('sh', '-c', f'synth-mtf demo {SHORT}', **where)
   with forks.commands(
-    folder / 'log', *IMPORTS, python=bin_ / 'python', **where
+    folder / 'log', *forks.IMPORTS, python=bin_ / 'python', **where
   ) as command:
 
     def run(line):
@@ -110,6 +110,17 @@ def test_commands(mark, text, commands, request):
     if command.startswith('t5_mesh_transformer') and not HAS_STOCK:
       pytest.skip('the stock command needs torch and TensorFlow 2.12')
     request.getfixturevalue('reader')(command + added)
+
+
+def test_commands_of_the_notebook():
+  """A nightly job executes it."""
+  book = json.loads((CHECKOUT / 'examples/synthesizer.ipynb').read_text())
+  code = [''.join(cell['source']) for cell in book['cells']]
+  text = '\n'.join(code).replace('\\\n', ' ').replace('$DEVICE', '')
+  commands = re.findall('^!(.*)', text, re.M)
+  assert len(commands) > 8
+  for command in commands:
+    check(command)
 
 
 def check(command):

@@ -1,7 +1,8 @@
 """What MkDocs does not know of this repository.
 
-README.md, CONTRIBUTING.md and CHANGELOG.md stand above the site's folder, and
-documents link to files of the repository that are not part of the site.
+README.md, CONTRIBUTING.md, CHANGELOG.md and the notebook in examples/ stand
+outside the site's folder, and documents link to files of the repository that
+are not part of the site.
 """
 
 import pathlib
@@ -9,6 +10,7 @@ import posixpath
 import re
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
@@ -17,12 +19,18 @@ ABOVE = {
   'CONTRIBUTING.md': 'contributing.md',
   'CHANGELOG.md': 'changelog.md',
 }
+NOTEBOOK = 'synthesizer.ipynb'
 LINK = re.compile(r'(!?)\[((?:[^][]|\[[^][]*\])*)\]\(([^)\s]+)\)', re.S)
 
 
+@event_priority(100)  # before notebooks are converted
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-  """Adds the documents that stand above docs/."""
+  """Adds the documents that stand outside docs/."""
   root = pathlib.Path(config.config_file_path).parent
+  examples = str(root / 'examples')
+  files.append(
+    File(NOTEBOOK, examples, config.site_dir, use_directory_urls=True)
+  )
   for name, page in ABOVE.items():
     text = (root / name).read_text(encoding='utf-8')
     files.append(File.generated(config, page, content=text))

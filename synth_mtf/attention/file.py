@@ -157,13 +157,13 @@ def write(path: str, attention: Attention) -> None:
 
 def read(path: str) -> Attention:
   """Reads a file that `write` wrote; raises a UserError for any other."""
+  data = filesystem.read(path, _MOST_BYTES)
   try:
-    with filesystem.reading(path) as stream:
-      content = io.BytesIO(stream.read())
+    content = io.BytesIO(data)
     with zipfile.ZipFile(content) as archive:
       headers = _headers(archive)
     _check_kinds(headers)
-    _check_size(headers, content.getbuffer().nbytes)
+    _check_size(headers, len(data))
     content.seek(0)
     with np.load(content) as arrays:  # reads each array when it is asked for
       if arrays['format'] != _FORMAT:

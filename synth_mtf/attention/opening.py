@@ -18,9 +18,9 @@ from synth_mtf.checkpoints import identity
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
-from synth_mtf.host import explanations, model as models
+from synth_mtf.host import explanations, foreign, model as models
 from synth_mtf.host.described import DescribedModel, described
-from synth_mtf.host.run_config import RunConfig, both_sides
+from synth_mtf.host.run_config import RunConfig, are_lengths, both_sides
 from synth_mtf.results import runs
 from synth_mtf.synthesizers.base import Table
 
@@ -62,11 +62,12 @@ def open_run(
       for checkpoint in checkpoints:
         if checkpoint:
           identity.check_vocabulary(vocabularies, checkpoint.path)
-    inputs = ModelInputs(
-      model_type=config.model_type,
-      lengths=_lengths(config),
-      vocabularies=dict(zip(SIDES, vocabularies, strict=True)),
-    )
+    with foreign.bounded():
+      inputs = ModelInputs(
+        model_type=config.model_type,
+        lengths=_lengths(config, model.transformer()),
+        vocabularies=dict(zip(SIDES, vocabularies, strict=True)),
+      )
   return OpenedRun(run, model, inputs, checkpoints)
 
 
@@ -87,14 +88,16 @@ def import_modules(modules: Sequence[str]) -> None:
       ) from error
 
 
-def _lengths(config: RunConfig) -> dict[str, int]:
+def _lengths(
+  config: RunConfig, transformer: models.Transformer
+) -> dict[str, int]:
   """Returns the most tokens of each feature.
 
   That is the length of a run's examples; the configuration of an imported model
   does not have it, and then its tables set the limit.
   """
   lengths = dict(config.lengths or {})
-  for scope, layer in models.layers(models.make_transformer()):
+  for scope, layer in models.layers(transformer):
     rows = columns = 'targets' if scope.startswith('decoder') else 'inputs'
     if 'EncDec' in scope:
       columns = 'inputs'
@@ -105,6 +108,11 @@ def _lengths(config: RunConfig) -> dict[str, int]:
           (columns, function.memory_max_length),
         ):
           lengths[name] = min(most, lengths.get(name, most))
+  if not are_lengths(lengths):
+    raise UserError(
+      f'the tables of the model have the lengths {lengths}; expected whole '
+      'numbers: look at max_length in its configuration'
+    )
   return lengths
 
 

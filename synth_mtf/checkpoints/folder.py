@@ -50,6 +50,17 @@ def step_of(path: str) -> int:
   return int(step)
 
 
+def split(path: str) -> tuple[str, int | None]:
+  """Returns the folder and the step of a path such as `m/model.ckpt-40`.
+
+  Of any other path, the step is None.
+  """
+  parent, name = os.path.split(path)
+  if not _NAME.fullmatch(name) or os.path.isdir(path):
+    return path, None
+  return parent or '.', step_of(name)
+
+
 def listed(names: Sequence[str]) -> str:
   """Joins names; of many, the last ones."""
   earlier = len(names) - _MOST_LISTED

@@ -30,7 +30,13 @@ _NORMS = ('rms_norm', 'layer_norm', 'final_layer_norm')
 _NORM = re.compile(f'(.+)/({"|".join(_NORMS)})/scale')
 _LAYER = re.compile(r'((.+?)/[^/]+)/([A-Z]\w*)/.+')  # place, block, class
 _NUMBERED = re.compile(r'layer_\d+')
-_SLOT = re.compile('_slot_|/adam_|_momentum_')
+# Which of mesh_tensorflow's optimizers adds what to the name of a weight.
+_OPTIMIZERS = {
+  '_slot_': 'AdafactorOptimizer',
+  '/adam_': 'AdamWeightDecayOptimizer',
+  '_momentum_': 'MomentumOptimizer',
+}
+_SLOT = re.compile('|'.join(_OPTIMIZERS))
 
 
 class Parts(NamedTuple):
@@ -128,6 +134,13 @@ def slot_owner(name: str) -> str:
   """Returns the weight of an optimizer slot, or '' for any other variable."""
   match = _SLOT.search(name)
   return name[: match.start()] if match else ''
+
+
+def optimizer_of(slot: str) -> str:
+  """Returns the name of the optimizer that makes such a slot."""
+  match = _SLOT.search(slot)
+  assert match
+  return _OPTIMIZERS[match.group()]
 
 
 def scope(name: str) -> str:

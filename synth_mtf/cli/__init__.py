@@ -20,11 +20,15 @@ from typing import Any
 
 from synth_mtf import __version__
 from synth_mtf.cli import arguments, completion, data
-from synth_mtf.errors import RunFailed, UserError
+from synth_mtf.errors import RunFailed, Terminated, UserError
 from synth_mtf.run import output
 
 COMMANDS = {
   'demo': 'pretrain, finetune and evaluate each variant; print one table',
+  'pretrain': 'train a new model on your text, or continue a run',
+  'finetune': 'train a trained model further, on a task',
+  'evaluate': 'score a run on its task; print and record its metrics',
+  'predict': 'print the target that a trained model finds for each input',
   'transformer': "T5's own main: the flags of t5_mesh_transformer, no torch",
   'vocabulary': 'train a SentencePiece vocabulary on the text of a data folder',
   'tasks': 'tasks and mixtures: rows, rates, metrics, and two examples of one',
@@ -46,6 +50,13 @@ COMMANDS = {
 # A first command to try, below the help of each subcommand.
 EXAMPLES = {
   'demo': '--variants vanilla random --steps 50',
+  'pretrain': 'my_runs/rv --variant=R+V --text=my.txt --steps=1000',
+  'finetune': (
+    'my_runs/sent --from=my_runs/rv --task_file=my_task.yaml '
+    '--learning_rate=0.05'
+  ),
+  'evaluate': 'my_runs/sent',
+  'predict': "my_runs/sent 'sentiment: a fine film'",
   'transformer': (
     '--model_dir=my_runs/rv --data_dir=my_data --vocabulary=bytes '
     '--gin_file=sizes/tiny.gin --gin_file=variants/random_vanilla.gin '
@@ -138,6 +149,10 @@ def _run(words: Sequence[str]) -> int:
     output.end_wait()
     print(f'synth-mtf: error: {error}', file=sys.stderr)
     return 2 if isinstance(error, UserError) else 1
+  except Terminated:
+    output.end_wait()
+    print('synth-mtf: terminated', file=sys.stderr)
+    return 143
   except KeyboardInterrupt:
     output.end_wait()
     print('synth-mtf: interrupted', file=sys.stderr)

@@ -108,7 +108,7 @@ def jax_devices() -> Iterator[Finding]:
     name = f'JAX {importlib.metadata.version("jax")}'
   except importlib.metadata.PackageNotFoundError:
     return  # seqio brings it, and is reported
-  fault = xla_flags.fault()
+  fault = xla_flags.fault(xla_flags.OF_XLA)
   if fault:
     yield Finding('FAULT', *fault.split('\n', 1))
     return

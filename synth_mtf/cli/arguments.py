@@ -8,6 +8,7 @@ can be.
 import abc
 import argparse
 import importlib.util
+import math
 import os
 import pathlib
 import re
@@ -15,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from synth_mtf import paths
+from synth_mtf.commands import variants
 from synth_mtf.errors import UserError, nearest
 from synth_mtf.storage import filesystem, remembered
 from synth_mtf.storage.filesystem import Unreadable
@@ -22,6 +24,9 @@ from synth_mtf.storage.filesystem import Unreadable
 _DATA_FOLDER = (
   'expected a folder of official files (docs/data.md shows the layout)'
 )
+
+_TASK_FILE = '"Your own task" in docs/data.md shows such a file'
+_DATA_ENDINGS = ('.csv', '.tsv', '.txt', '.json', '.jsonl', '.ndjson')
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter):
@@ -45,13 +50,25 @@ class _NamingParser(argparse.ArgumentParser):
 
 
 class Parser(_NamingParser):
-  """Suggests names that are similar to a mistyped command, flag or choice."""
+  """Suggests names that are similar to a mistyped command, flag or choice.
+
+  Attributes:
+    anywhere: the positional arguments that may also come after flags, which
+      argparse refuses.
+  """
+
+  anywhere = ''
 
   def __init__(self, **options: Any) -> None:
     super().__init__(**{'formatter_class': _Help, **options})
 
   def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
     namespace, unknown = super().parse_known_args(*args, **kwargs)
+    if self.anywhere:
+      later = [word for word in unknown if not word.startswith('-')]
+      unknown = [word for word in unknown if word.startswith('-')]
+      before = getattr(namespace, self.anywhere)
+      setattr(namespace, self.anywhere, [*before, *later])
     if unknown:
       flag = unknown[0].partition('=')[0]
       hint = nearest(flag, self._option_string_actions)
@@ -77,6 +94,19 @@ def at_least(least: int) -> Callable[[str], int]:
     return int(text)
 
   return parse
+
+
+def positive(text: str) -> float:
+  """Checks that a number is above 0."""
+  try:
+    number = float(text)
+  except ValueError:
+    number = math.nan
+  if not 0 < number < math.inf:
+    raise argparse.ArgumentTypeError(
+      f'{text!r}: expected a number above 0, such as 0.01'
+    )
+  return number
 
 
 def existing(path: str) -> str:
@@ -133,6 +163,25 @@ def data_folder(path: str) -> str:
   return path
 
 
+def text_path(path: str) -> str:
+  """Checks that there is a file of text or a folder; `~` is the home folder."""
+  expanded = os.path.expanduser(path)
+  if not path or not _may_exist(expanded):
+    there = ' or '.join(filesystem.similar(expanded)) if path else ''
+    hint = f'; there is {there}' if there else ''
+    raise Unreadable(
+      f'{expanded or "the path"} does not exist{hint}; expected a file of '
+      'text, or a folder of .txt or .jsonl files'
+    )
+  return path
+
+
+def has_text(text: str | None, data_dir: str | None) -> bool:
+  """Whether flags or the environment say what text there is to pretrain on."""
+  named = ('SYNTH_MTF_TEXT', 'SYNTH_MTF_DATA_DIR', 'SYNTH_MTF_CACHE_DIR')
+  return bool(text or data_dir or any(map(os.environ.get, named)))
+
+
 def vocabulary_file(name: str) -> str:
   """Checks that a SentencePiece model exists; `bytes` is not a file."""
   path = os.path.expanduser(name)
@@ -150,7 +199,22 @@ def task_files(setting: str) -> str:
     path = os.path.expanduser(name.strip())
     if path and not _may_exist(path):
       raise Unreadable(f'{path} does not exist; expected a YAML file')
+    if path.removesuffix('.gz').endswith(_DATA_ENDINGS):
+      raise Unreadable(
+        f'{path} has the rows of a task; expected the YAML file that says '
+        'what they mean, with name, files, inputs, targets and metrics '
+        f'({_TASK_FILE})'
+      )
   return setting
+
+
+def name_in_task_file(path: str) -> str:
+  """Returns the name of the task that a file defines, without checking it."""
+  text = filesystem.read(path, filesystem.SETTINGS_BYTES)
+  name = re.search(rb'^name:\s*[\'"]?(\w+)', text, re.M)
+  if not name:
+    raise Unreadable(f'{path} has no line `name: NAME` ({_TASK_FILE})')
+  return name[1].decode()
 
 
 def check_flags_of_t5(words: Sequence[str]) -> None:
@@ -221,7 +285,7 @@ class GinNames(Completed):
     self._folder = folder
 
   def __call__(self, names: str) -> str:
-    known = self.known()
+    known = paths.gin_names(self._folder)
     for name in re.split('[,+]', names):
       file = f'{self._folder}/{name}.gin'
       if name not in known and not os.path.exists(file):
@@ -231,6 +295,30 @@ class GinNames(Completed):
 
   def known(self) -> Sequence[str]:
     return paths.gin_names(self._folder)
+
+
+class Variant(Completed):
+  """A variant, by the paper's name or that of its gin file."""
+
+  def __call__(self, name: str) -> str:
+    return variants.file_of(name)
+
+  def known(self) -> Sequence[str]:
+    return variants.known()
+
+
+class Variants(GinNames):
+  """Variants by either name, separated by commas; `+` joins names of files."""
+
+  def __init__(self) -> None:
+    super().__init__('variants')
+
+  def __call__(self, names: str) -> str:
+    files = [variants.paper_file(name) or name for name in names.split(',')]
+    return super().__call__(','.join(files))
+
+  def known(self) -> Sequence[str]:
+    return variants.known()
 
 
 class GinFile(Completed):

@@ -119,8 +119,9 @@ def _check_splits(args: argparse.Namespace, caches: Sequence[Any]) -> None:
   if written and not missing:
     return
   which = f'the split {missing[0]!r}' if missing else 'any split'
+  where = f' in --data_dir {args.data_dir}' if args.data_dir else ''
   raise UserError(
-    f'{", ".join(args.names)}: no files of {which}; it has '
+    f'{", ".join(args.names)}: no files of {which}{where}; it has '
     f'{", ".join(sorted(known))}.'
   )
 

@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   add(
     '--variants',
-    type=arguments.GinNames('variants'),
+    type=arguments.Variants(),
     default=','.join(ours),
     help='files of gin/variants, separated by commas; a + joins those of one '
     'model (random+cross_dense); default: all of ours',
@@ -195,7 +195,7 @@ def _print_fit(args: argparse.Namespace) -> None:
   from synth_mtf.host import xla_flags
   from synth_mtf.pjrt import compiler, devices, fitting
 
-  xla_flags.check()
+  xla_flags.check(xla_flags.OF_XLA)
   name = _ALIASES.get(args.device, args.device)
   if name in compiler.SLICES:
     fitting.check_compiler()

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add(
     '--variants',
     nargs='+',
-    type=arguments.GinNames('variants'),
+    type=arguments.Variants(),
     default=_VARIANTS,
     help=f'choose from {variants} (default: {" ".join(_VARIANTS)})',
   )

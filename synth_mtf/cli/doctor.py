@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from synth_mtf.cli import accelerators, data
 from synth_mtf.cli.findings import Finding, counted
 from synth_mtf.errors import UserError
-from synth_mtf.host import tpu_runtime
+from synth_mtf.host import tpu_runtime, xla_flags
 from synth_mtf.run import main, output, process
 
 _DISTRIBUTIONS = (  # in addition to TensorFlow
@@ -57,6 +57,7 @@ def _findings(args: argparse.Namespace) -> Iterator[Finding]:
   yield from accelerators.chips()
   yield from accelerators.jax_devices()
   try:
+    xla_flags.check(xla_flags.OF_TENSORFLOW)
     tpu_runtime.prepare_import()
   except UserError as error:
     yield Finding('FAULT', str(error))
@@ -143,10 +144,10 @@ def _vocabulary() -> Iterator[Finding]:
   else:
     yield Finding(
       'note',
-      f"no vocabulary is set: T5's own, {t5.data.DEFAULT_SPM_PATH}, needs a "
-      'network',
-      'without one, pass --vocabulary=FILE.model or --vocabulary=bytes (the '
-      'demo needs neither)',
+      f"no vocabulary is set, and T5's own, {t5.data.DEFAULT_SPM_PATH}, is in "
+      'a bucket that has been closed since February 2026',
+      'pass --vocabulary=FILE.model, such as the spiece.model of a T5 of '
+      'Hugging Face, or --vocabulary=bytes (the demo needs neither)',
     )
 
 

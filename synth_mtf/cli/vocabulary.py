@@ -2,6 +2,7 @@
 
 import argparse
 import itertools
+import os
 import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -22,6 +23,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     type=arguments.data_folder,
     help='folder of official files: the text below corpus/, and the training '
     'rows of every task whose files are there',
+  )
+  parser.add_argument(
+    '--text',
+    type=arguments.text_path,
+    metavar='PATH',
+    help='a file of text, or a folder with .txt and .jsonl files, in place of '
+    'corpus/',
   )
   parser.add_argument(
     '--task_file',
@@ -64,15 +72,17 @@ def run(args: argparse.Namespace) -> None:
     )
   if out.is_dir():
     raise UserError(f'--out {args.out} is a folder; expected a .model file')
-  if not args.data_dir and not args.task_file:
-    raise UserError('give the text: --data_dir, --task_file, or both')
+  if not args.data_dir and not args.task_file and not args.text:
+    raise UserError('give the text: --text, --data_dir or --task_file')
+  if args.text:
+    os.environ['SYNTH_MTF_TEXT'] = args.text
   atomic.check_writable(str(out.parent), '--out')
   process.load()
   from synth_mtf.tasks import vocabulary
 
   sources = list(_sources())
   if not sources:
-    given = args.data_dir or args.task_file
+    given = args.text or args.data_dir or args.task_file
     raise UserError(
       f'{given} has no text: neither corpus/**/*.txt nor the training file of '
       'a task (docs/data.md shows the layout)'
@@ -80,9 +90,11 @@ def run(args: argparse.Namespace) -> None:
   out.parent.mkdir(parents=True, exist_ok=True)
   names = [source.task_name for source in sources]
   print('training on the text of', ', '.join(names))
-  vocabulary.train(texts(sources), out, args.size, args.model_type)
+  notes = vocabulary.train(texts(sources), out, args.size, args.model_type)
   pieces = vocabulary.load(args.out).vocab_size - vocabulary.EXTRA_IDS
   print(f'{args.out}: {pieces} pieces; use it with --vocabulary={args.out}')
+  for note in notes:
+    print(note)
 
 
 def _sources() -> Iterator[Any]:

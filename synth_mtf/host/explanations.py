@@ -18,6 +18,7 @@ from absl import flags
 from synth_mtf import paths
 from synth_mtf.errors import UserError, nearest
 from synth_mtf.host import tpu_runtime
+from synth_mtf.storage import filesystem
 
 # gin appends the location to a message. The first form helps users; the second
 # names Python objects, in one line per level of the call.
@@ -318,7 +319,24 @@ _MESSAGES: dict[str, str | Callable[..., str]] = {
   r'([^\n]*)\s+when reading (?:metadata of )?(gs://t5-data/vocabs/\S+)': (
     "T5's own vocabulary {1} cannot be read: {0}. Give the one that the model "
     'was trained with, --vocabulary=FILE.model or --vocabulary=bytes, and a '
-    'gin file with its task: a run file, or <run>/operative_config.gin.'
+    'gin file with its task: a run file, or <run>/operative_config.gin. '
+    f'{filesystem.T5_ADVICE}'
+  ),
+  r'(HTTP response code 40\d[^\n]*)\s+when ([^\n]*gs://\S+)': (
+    'a bucket refused a request, when {1}: {0}. Check its name and your '
+    'permission (`gcloud auth application-default login`).'
+  ),
+  r'Could not find directory (\S+)': (
+    'there is no folder {0}, in which TensorFlow Datasets looks for prepared '
+    'data (--t5_tfds_data_dir, TFDS_DATA_DIR), or it cannot be read.'
+  ),
+  r'^(checkpoint_mode is set to \w+ and checkpoint_steps is also set\..*)': (
+    '--checkpoint_mode: {0}'
+  ),
+  r"finetune\(\) got an unexpected keyword argument 'steps'": (
+    '--use_model_api --mode=finetune does not work in this release of T5. '
+    'Without --use_model_api, give a run file, such as '
+    'runs/finetune_en_mix.gin, and utils.run.init_checkpoint.'
   ),
   r'^(.*(?:No space left on device|[Dd]isk quota exceeded).*)$': (
     'the disk is full: {0}\nWhat was complete is intact. Free some space '

@@ -33,10 +33,12 @@ _SETTINGS = re.compile(
   r'|t5\.models\.mesh_transformer\.(get_vocabulary\.mixture_or_task_name|'
   r'mesh_(train|eval)_dataset_fn\.pack)'
   r'|mesh_tensorflow\.beam_search\.beam_search\.\w+'
-  r'|synth_mtf\.tasks\.settings\.(data_dir|skip_bad_rows|task_data_dirs|'
+  r'|synth_mtf\.tasks\.settings\.(data_dir|skip_bad_rows|task_data_dirs|text|'
   r'vocabulary)'
 )
-_DATA = re.compile(r'synth_mtf\.tasks\.settings\.(data_dir|task_data_dirs)')
+_DATA = re.compile(
+  r'synth_mtf\.tasks\.settings\.(data_dir|task_data_dirs|text)'
+)
 
 
 def parse(text: str, file: str) -> list[str]:

@@ -229,11 +229,11 @@ def before_names_are_looked_up(register: Callable[[], object]) -> None:
 
 
 def each_run_inside(
-  context: Callable[[str, str | None], AbstractContextManager[str]],
+  context: Callable[[str, str | None], AbstractContextManager[dict[str, Any]]],
 ) -> None:
   """Makes T5's main start each run inside `context(model_dir, tpu)`.
 
-  The run gets the folder that the context yields. T5 has no hook for this;
+  The run gets the arguments that the context yields. T5 has no hook for this;
   gin's finalize hooks run in every program that reads the gin files. Only T5's
   main, which must already be imported, gets the wrapped `utils.run`: other code
   looks up gin bindings by the original one.
@@ -241,8 +241,8 @@ def each_run_inside(
   from mesh_tensorflow.transformer import utils
 
   def run(*, model_dir: str, tpu: str | None, **more: Any) -> None:
-    with context(model_dir, tpu) as folder:
-      utils.run(model_dir=folder, tpu=tpu, **more)
+    with context(model_dir, tpu) as arguments:
+      utils.run(**{'tpu': tpu, **more, **arguments})
 
   wrapped = types.SimpleNamespace(**{**vars(utils), 'run': run})
   _replace_in_main('utils', utils, wrapped)

@@ -64,6 +64,21 @@ class RunConfig:
     return lengths
 
   @property
+  def names_mesh(self) -> bool:
+    """Whether a mesh is set, and not only T5's default without its topology."""
+    if 'mesh_shape' not in self._bound:
+      return False
+    reference = getattr(self._bound['mesh_shape'], 'scoped_selector', '')
+    return not reference.endswith('tpu_mesh_shape') or (
+      'tpu_topology' in _of_tpu_mesh()
+    )
+
+  @property
+  def model_parallelism(self) -> Any:
+    """How many cores of a slice of TPUs share one copy of the model."""
+    return _of_tpu_mesh().get('model_parallelism', 1)
+
+  @property
   def mesh(self) -> mtf.Shape:
     return mtf.convert_to_shape(self.mesh_shape)
 
@@ -101,6 +116,11 @@ class RunConfig:
 
       vocabulary = mesh_transformer.get_vocabulary()
     return both_sides(vocabulary)
+
+
+def _of_tpu_mesh() -> dict[str, Any]:
+  """Returns what gin binds of T5's mesh for a slice of TPUs."""
+  return gin.get_bindings(utils.tpu_mesh_shape, resolve_references=False)
 
 
 def lengths_of(sequence_length: Any) -> Any:

@@ -1,7 +1,8 @@
-"""Whether XLA takes the flags in the environment variable XLA_FLAGS.
+"""Whether TensorFlow and JAX take the flags in the environment.
 
-TensorFlow and JAX each have an XLA, whose flags differ between releases. Either
-one aborts the process at a flag that it does not know, which no program can
+Each of them has an XLA, which reads XLA_FLAGS. TensorFlow also has flags of its
+own for XLA, in TF_XLA_FLAGS, which every session reads. They differ between
+releases, and a flag that is not known aborts the process, which no program can
 catch. Separate processes find out.
 """
 
@@ -14,16 +15,37 @@ import sys
 from synth_mtf.errors import UserError
 from synth_mtf.storage import remembered
 
-_NAME = 'XLA_FLAGS'
+OF_XLA = 'XLA_FLAGS'
+OF_TENSORFLOW = 'TF_XLA_FLAGS'
+_DISABLED = '--xla_disable_hlo_passes'
 _SECONDS = 300  # for TensorFlow to be imported
-# What makes the XLA of a package read its flags.
+# What makes a package read the flags of a variable.
 _READERS = {
-  'jax': "import jax; jax.devices('cpu')",
-  'tensorflow': """
+  OF_XLA: {
+    'jax': "import jax; jax.devices('cpu')",
+    'tensorflow': """
 import tensorflow as tf
 double = tf.function(lambda x: x + x, jit_compile=True)
 double.experimental_get_compiler_ir(tf.constant(1.0))(stage='hlo')
 """,
+  },
+  OF_TENSORFLOW: {
+    'tensorflow': """
+import tensorflow.compat.v1 as tf
+with tf.Graph().as_default(), tf.Session() as session:
+  session.run(tf.constant(1.0))
+""",
+  },
+}
+_ADVICE = {
+  OF_XLA: (
+    'The flags of XLA differ between releases, and a run with --device needs '
+    'flags that both JAX and TensorFlow know: leave the others out.'
+  ),
+  OF_TENSORFLOW: (
+    'The flags of TensorFlow differ between releases: leave out what it does '
+    'not know.'
+  ),
 }
 _TITLES = {'jax': 'JAX', 'tensorflow': 'TensorFlow'}
 # What XLA says about flags, which follows a time stamp.
@@ -32,37 +54,57 @@ _REASON = re.compile(
 )
 
 
-def check() -> None:
-  """Raises a UserError if XLA would abort a run because of XLA_FLAGS."""
-  message = fault()
+def check(name: str) -> None:
+  """Raises a UserError if a variable's flags would abort the process.
+
+  Args:
+    name: `OF_XLA` or `OF_TENSORFLOW`.
+  """
+  message = fault(name)
   if message:
     raise UserError(message)
 
 
-def fault() -> str | None:
-  """Returns what is wrong with XLA_FLAGS and what to do; None if it is right.
+def fault(name: str) -> str | None:
+  """Returns what is wrong with a variable and what to do; None if it is right.
 
   It is also None if that cannot be found out, such as without JAX.
   """
-  flags = os.environ.get(_NAME, '').strip()
+  flags = os.environ.get(name, '').strip()
   if not flags:
     return None
-  question = [_NAME, flags, *map(_version, _READERS)]
+  readers = _READERS[name]
+  question = [name, flags, *map(_version, readers)]
   if remembered.get(question):
     return None
-  for package, program in _READERS.items():
+  for package, program in readers.items():
     reason = _refusal(program)
     if reason:
       title = f'{_TITLES[package]} {_version(package)}'
       return (
-        f'{title} does not take the environment variable {_NAME}: {reason}\n'
-        f'It is {flags!r}. The flags of XLA differ between releases, and a run '
-        'with --device needs flags that both JAX and TensorFlow know: leave '
-        'the others out.'
+        f'{title} does not take the environment variable {name}: {reason}\n'
+        f'It is {flags!r}. {_ADVICE[name]}'
       )
   if flags.startswith('--'):  # and not a file of flags, which may change
     remembered.put(question, True)
   return None
+
+
+def disable_pass(name: str) -> None:
+  """Makes XLA leave out a pass, in addition to what the user's flags say.
+
+  Call it before XLA reads its flags. A file of flags stays as it is.
+
+  Args:
+    name: of a pass of XLA's compiler.
+  """
+  flags = os.environ.get(OF_XLA, '').strip()
+  if flags and not flags.startswith('--'):
+    return
+  merged, count = re.subn(rf'{_DISABLED}=[^\s\'"]+', rf'\g<0>,{name}', flags)
+  if not count:
+    merged = f'{flags} {_DISABLED}={name}'.strip()
+  os.environ[OF_XLA] = merged
 
 
 def _refusal(program: str) -> str | None:

@@ -11,6 +11,7 @@ import logging
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,8 @@ from typing import Any, NamedTuple
 import jax
 import tensorflow.compat.v1 as tf
 
-from synth_mtf.errors import RunFailed, UserError
+from synth_mtf.errors import Terminated, UserError
+from synth_mtf.host import tpu_hosts
 from synth_mtf.storage import filesystem
 
 _PATIENCE = 60  # seconds without a sign of life; compilation can take some
@@ -219,7 +221,7 @@ def joined(kind: str, given: tuple[str, Group] | None) -> Iterator[Hosts]:
   If the run fails on one host, it ends on all, with one message on each.
 
   Args:
-    kind: of the devices. On TPUs, JAX finds the other hosts itself.
+    kind: of the devices. On a TPU slice, JAX finds the other hosts itself.
     given: what `address` returns.
   """
   hosts = Hosts(_join(kind, given))
@@ -232,8 +234,10 @@ def joined(kind: str, given: tuple[str, Group] | None) -> Iterator[Hosts]:
     yield hosts
   except Exception as error:
     watch.end(error)
+  except Terminated:
+    watch.leave('terminated by SIGTERM', 128 + signal.SIGTERM)
   except KeyboardInterrupt:
-    watch.end(RunFailed('interrupted'))
+    watch.leave('interrupted', 128 + signal.SIGINT)
   except SystemExit:  # a signal has stopped all hosts
     watch.finish()
     jax.distributed.shutdown()
@@ -247,18 +251,34 @@ def _join(kind: str, given: tuple[str, Group] | None) -> Group:
   if given:
     return _join_given(kind, *given)
   if kind == 'tpu':
-    with contextlib.suppress(ValueError):  # not a slice of several hosts
-      jax.distributed.initialize()
-      state = _state()
-      return Group(state.num_processes, state.process_id)
+    count = tpu_hosts.count()
+    if count > 1:
+      return _join_slice(count)
   return _ALONE
 
 
+def _join_slice(count: int) -> Group:
+  try:
+    with _sigterm_kept():
+      jax.distributed.initialize()
+  except (ValueError, IndexError, RuntimeError, OSError) as error:
+    raise UserError(
+      f'this TPU slice has {count} hosts, which JAX {jax.__version__} cannot '
+      f'connect: {error}. Give the command on every host, or name the hosts by '
+      '--coordinator_address, --num_processes and --process_id.'
+    ) from error
+  state = _state()
+  return Group(state.num_processes, state.process_id)
+
+
 def _join_given(kind: str, where: str, group: Group) -> Group:
+  if group.size == 1:
+    return group
   if kind == 'cpu':
     jax.config.update('jax_cpu_collectives_implementation', 'gloo')
   try:
-    jax.distributed.initialize(where, group.size, group.number)
+    with _sigterm_kept():
+      jax.distributed.initialize(where, group.size, group.number)
   except RuntimeError as error:
     raise UserError(
       f'{group.size} processes did not meet at {where}: {error}. Is this the '
@@ -266,6 +286,20 @@ def _join_given(kind: str, where: str, group: Group) -> Group:
       'given on every host?'
     ) from error
   return group
+
+
+@contextlib.contextmanager
+def _sigterm_kept() -> Iterator[None]:
+  """Undoes that JAX takes SIGTERM for itself, which Python does not see.
+
+  JAX notes the signal for programs that ask it, and the process lives on.
+  """
+  before = signal.getsignal(signal.SIGTERM)
+  try:
+    yield
+  finally:
+    if before is not None:  # it is Python's
+      signal.signal(signal.SIGTERM, before)
 
 
 def show_files(source: str, folder: str) -> None:
@@ -347,9 +381,13 @@ class _Watch(threading.Thread):
         if message:
           self._exit(message)
         time.sleep(0.5)
+    self.leave(str(error), 2 if isinstance(error, UserError) else 1)
+
+  def leave(self, message: str, status: int) -> None:
+    """Ends this process, and tells the others why."""
     with contextlib.suppress(RuntimeError):
-      _client().key_value_set(f'{_FAILED}{self._hosts.number}', str(error))
-    self._exit(str(error), 2 if isinstance(error, UserError) else 1)
+      _client().key_value_set(f'{_FAILED}{self._hosts.number}', message)
+    self._exit(message, status)
 
   def finish(self) -> None:
     """Stops watching, at a regular end."""

@@ -184,6 +184,7 @@ class Executable:
   def __init__(self, lowered: Lowered, devices: Devices) -> None:
     self._lowered = lowered
     self._devices = devices
+    self._makers: list[Any] = []  # of what it returns
     self._executable = compiler.compile_hlo(lowered.hlo, devices.devices)
     check_memory(self.memory().needed, devices.devices[devices.local[0]])
 
@@ -199,13 +200,17 @@ class Executable:
     of the old values is used again.
     """
     lowered = self._lowered
-    outputs = self._executable.execute_sharded(
+    if not self._makers:
+      self._makers = [
+        *(list for _ in range(lowered.results)),
+        *(self._devices.joining(variables[n]) for n in lowered.assigned),
+      ]
+    returned = self._executable.execute_sharded(
       [
         *(inputs[name] for name in lowered.inputs),
         *(variables[name] for name in lowered.variables),
       ]
-    ).disassemble_into_single_device_arrays()
-    new = outputs[lowered.results :]
-    for name, parts in zip(lowered.assigned, new, strict=True):
-      variables[name] = self._devices.gather(parts)
-    return outputs[: lowered.results]
+    ).consume_with_handlers(self._makers)
+    new = returned[lowered.results :]
+    variables.update(zip(lowered.assigned, new, strict=True))
+    return returned[: lowered.results]

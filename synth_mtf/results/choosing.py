@@ -22,11 +22,17 @@ def best_step(run: Run, name: str) -> int:
   headers: dict[str, None] = {}  # in the order of the table
   for step in sorted({result.step for result in run.results}):
     table = tables.make([run], checkpoint=str(step))
-    headers.update(dict.fromkeys(c.header for c in _ranked(table)))
+    headers.update(dict.fromkeys(c.header for c in _scores(table)))
     column = _column(table, name)
     quality = None if column is None else _quality(table, column)
     if quality is not None:
       qualities[step] = quality
+  if not qualities and name in headers:
+    raise UserError(
+      f'{run.name}: {name!r} does not say whether it is better when higher or '
+      'lower, or is defined at no step: choose another column of its table, '
+      f'which has {", ".join(headers)}'
+    )
   if not qualities:
     raise UserError(
       f'{run.name}: no evaluated checkpoint has a number {name!r}. Its table '
@@ -35,20 +41,18 @@ def best_step(run: Run, name: str) -> int:
   return max(qualities, key=lambda step: qualities[step])
 
 
-def _ranked(table: tables.Table) -> list[layouts.Column]:
-  """Returns the columns of scores, and their averages, that can be compared."""
+def _scores(table: tables.Table) -> list[layouts.Column]:
+  """Returns the columns of scores, and their averages."""
   of_tasks = set(table.scores.column)
   return [
-    column
-    for column in table.columns
-    if column.better and (column.over or column.key in of_tasks)
+    column for column in table.columns if column.over or column.key in of_tasks
   ]
 
 
 def _column(table: tables.Table, name: str) -> layouts.Column | None:
-  for column in _ranked(table):
+  for column in _scores(table):
     tags = [tag for of_number in column.tags.values() for tag in of_number]
-    if name == column.header or name in tags:
+    if column.better and (name == column.header or name in tags):
       return column
   return None
 

@@ -12,6 +12,7 @@ import itertools
 import json
 import math
 import pathlib
+import re
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -117,6 +118,12 @@ class Layout(NamedTuple):
   hidden: Sequence[Column] = ()
 
 
+# What is said by the name of a metric that no layout has.
+_BETTER_IF_HIGHER = re.compile(
+  r'accuracy|f1|\bem\b|exact_match|bleu|rouge|meteor|cider|corrcoef|precision'
+  r'|recall|auc'
+)
+_BETTER_IF_LOWER = re.compile(r'_edit$|error|perplexity|\b[wct]er\b')
 _DATA = json.loads(pathlib.Path(__file__).with_suffix('.json').read_text())
 
 
@@ -224,10 +231,16 @@ def _unknown_scores(tags: Collection[str]) -> Iterator[Column]:
       continue
     if metric == 'sequence_accuracy':
       if f'{task}/{LOG_PERPLEXITY}' not in tags:
-        yield Column(tag, tag, {tag: [tag]}, better=0, scale=100.0)
+        yield Column(tag, tag, {tag: [tag]}, scale=100.0)
     elif metric not in PER_TOKEN:
-      is_distance = metric.endswith('_edit')
-      yield Column(tag, tag, {tag: [tag]}, better=-1 if is_distance else 0)
+      yield Column(tag, tag, {tag: [tag]}, better=_better(metric))
+
+
+def _better(metric: str) -> int:
+  """Returns the `better` of a column by the name of its metric."""
+  if _BETTER_IF_LOWER.search(metric):
+    return -1
+  return 1 if _BETTER_IF_HIGHER.search(metric) else 0
 
 
 def _log_perplexities(tags: Collection[str]) -> Iterator[Column]:

@@ -92,7 +92,7 @@ class Run:
   @functools.cached_property
   def seed(self) -> int | None:
     """The training seed, or None if it is unknown or not one."""
-    seed = self._setting('train_with_progress.seed')
+    seed = self.setting('train_with_progress.seed')
     is_seed = type(seed) is int and abs(seed) < 2**63
     return seed if is_seed else None
 
@@ -187,7 +187,7 @@ class Run:
     owners = {names.slot_owner(slot) for slot in checkpoint.slots}
     # A checkpoint may have been written without the slots.
     trained = owners or checkpoint.weights
-    kept = self._setting('run.variable_filter')
+    kept = self.setting('run.variable_filter')
     total = 0
     with _of_their_filter(self.gin_file):
       for name in checkpoint.weights:
@@ -203,7 +203,7 @@ class Run:
     The sequences have the lengths used in training. None if a checkpoint or a
     readable configuration is missing.
     """
-    lengths = self._setting('run.sequence_length')
+    lengths = self.setting('run.sequence_length')
     checkpoint = self.checkpoint
     if not lengths or not checkpoint:
       return None
@@ -229,7 +229,7 @@ class Run:
     """The scalars in event files, such as 'loss', by folder."""
     return {folder: events.read(folder) for folder in self.folders}
 
-  def _setting(self, name: str) -> Any:
+  def setting(self, name: str) -> Any:
     """The value of a binding, or None if it is unset or not a literal.
 
     Names match by suffix: an operative configuration may omit their modules.

@@ -2,8 +2,10 @@
 
 A unit is an example. Examples with the same `group`, T5's key for a question of
 MultiRC or ReCoRD, form one unit. Units are assumed to be independent. So are
-the questions about one paragraph of SQuAD: their error is too small if their
-answers tend to fail together.
+the questions about one paragraph of SQuAD or MultiRC: their error is too small
+if their answers tend to fail together. For MultiRC, the error by paragraph can
+be 1.25 times as large; T5's targets name the question alone, and a metric sees
+nothing else of an example.
 
 A metric that is a mean over n units has the usual standard error,
 

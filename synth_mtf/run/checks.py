@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
+from typing import Any
 
 import gin
 import mesh_tensorflow as mtf
@@ -33,13 +34,14 @@ from synth_mtf.run import (
   inputs,
   model_dir as model_dirs,
   origin,
+  output,
   ways,
 )
 from synth_mtf.storage import atomic, filesystem
 
 
 @contextlib.contextmanager
-def checked_run(model_dir: str, tpu: str | None) -> Iterator[str]:
+def checked_run(model_dir: str, tpu: str | None) -> Iterator[dict[str, Any]]:
   """Checks a run of T5's main and, if it trains, locks its folder meanwhile.
 
   Args:
@@ -47,7 +49,8 @@ def checked_run(model_dir: str, tpu: str | None) -> Iterator[str]:
     tpu: as in --tpu.
 
   Yields:
-    The folder in which the run may write.
+    Arguments of `utils.run`: the folder in which the run may write, and what
+    neither gin nor the caller sets.
   """
   given = current.run()
   with contextlib.ExitStack() as held:
@@ -57,8 +60,8 @@ def checked_run(model_dir: str, tpu: str | None) -> Iterator[str]:
       held.enter_context(current.begun(run))
       model_dir = held.enter_context(way.joined(model_dir))
       held.enter_context(way.entered())
-    check_run(model_dir, way, held)
-    yield model_dir
+    more = check_run(model_dir, way, held)
+    yield {'model_dir': model_dir, **more}
 
 
 def takes_types_of_gin() -> bool:
@@ -68,8 +71,10 @@ def takes_types_of_gin() -> bool:
 
 def check_run(
   model_dir: str, way: ways.Way, held: contextlib.ExitStack
-) -> None:
+) -> dict[str, Any]:
   """Checks the configured run; if it trains, locks and marks its folder.
+
+  Returns arguments of `utils.run` that nothing sets.
 
   Args:
     model_dir: as in --model_dir; created if it does not exist.
@@ -79,6 +84,7 @@ def check_run(
   with explanations.explained():
     flags_of_model_api.check()
     model_dirs.check(model_dir)
+    more = _default_mesh(way)
     run = config.read(model_dir, way.tpu)
     trains = run.mode == 'train'
     way.check(run)
@@ -105,6 +111,28 @@ def check_run(
       origin.record(run.vocabulary, current.run().started, model_dir)
     if trains and model is not None:
       identity.record_model(model.transformer, folder)
+  return more
+
+
+def _default_mesh(way: ways.Way) -> dict[str, Any]:
+  """Sets the mesh of a run that names none, and says so.
+
+  Returns it as an argument of `utils.run`: it belongs to the devices that are
+  here, and operative_config.gin does not keep what a caller gives.
+  """
+  run, mesh = RunConfig(), way.default_mesh
+  if not mesh or run.names_mesh:
+    return {}
+  text = f'Mesh: {mesh}, all devices; utils.run.mesh_shape sets another one.'
+  if run.model_parallelism != 1:
+    text += (
+      ' utils.tpu_mesh_shape.model_parallelism = '
+      f'{run.model_parallelism!r} has no effect without tpu_topology.'
+    )
+  output.console().line(text)
+  with gin.unlock_config():
+    gin.bind_parameter('utils.run.mesh_shape', mesh)
+  return {'mesh_shape': mesh}
 
 
 def _setting_of_checkpoint(is_new: bool) -> str:
@@ -221,7 +249,7 @@ def check_task(run: RunConfig, is_cached: bool) -> None:
   vectors = tasks.settings().word_vectors
   if vectors and not os.path.isfile(vectors):
     setting = tasks.data_settings.name_of('word_vectors')
-    raise UserError(f'{setting}: there is no file {vectors}')
+    raise UserError(f'{setting}: there is no local file {vectors}')
   has_metrics = find_spec('pycocoevalcap') or vectors
   if task == 'synth_personachat' and run.mode == 'eval' and not has_metrics:
     raise UserError(
@@ -316,7 +344,8 @@ def check_mesh(
   dims: set[mtf.Dimension] = set()
   for tensor in tensors:
     dims.update(dim for dim in tensor.shape if dim.name != 'batch')
-  if run.lengths:  # with microbatches, the graph's batch is smaller
+  if run.lengths or isinstance(run.batch_size, int):
+    # With microbatches, the graph's batch is smaller.
     dims.add(mtf.Dimension('batch', run.examples))
   faults = []
   for dim in sorted(dims):
@@ -329,7 +358,8 @@ def check_mesh(
     raise UserError(
       f'the mesh {run.mesh.to_string} does not divide the model: '
       f'{". ".join(faults)}. Change utils.run.mesh_shape or '
-      'utils.tpu_mesh_shape (layouts/*.gin), or the size itself.'
+      'utils.tpu_mesh_shape (layouts/*.gin), or the size itself; that of the '
+      'batch is utils.run.batch_size.'
     )
   if not way.memory_is_here:
     return

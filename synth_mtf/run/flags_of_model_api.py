@@ -4,11 +4,13 @@ With gin, that is, without `--use_model_api`, T5's main ignores these flags:
 `--train_steps=3` would train for as long as gin says.
 """
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 
 from absl import flags
 
 from synth_mtf.errors import UserError
+from synth_mtf.storage import atomic, filesystem
 
 # The binding with the same effect, for the value of the flag.
 BINDINGS: Mapping[str, str] = {
@@ -49,11 +51,26 @@ _VALUES: Mapping[str, Mapping[str, str | None]] = {
   },
   'checkpoint_mode': {'latest': None, 'specific': '<steps>'},
 }
+# The flags of what a mode of the Model API reads and writes.
+_LINES = {'predict': ('input_file',), 'score': ('input_file', 'target_file')}
+_FOLDERS = {'finetune': ('pretrained_model_dir',)}
+_WRITTEN = {
+  'eval': ('eval_summary_dir',),
+  'export_predict': ('export_dir',),
+  'export_score': ('export_dir',),
+}
+_WRITTEN_FILES = {'predict': ('output_file',), 'score': ('output_file',)}
 
 
 def check() -> None:
-  """Refuses flags that the run would ignore, and names the bindings."""
-  if not flags.FLAGS.is_parsed() or flags.FLAGS.use_model_api:
+  """Refuses flags that the run would ignore, and names the bindings.
+
+  Of those of the Model API itself, checks what they name.
+  """
+  if not flags.FLAGS.is_parsed():
+    return
+  if flags.FLAGS.use_model_api:
+    _check_paths(flags.FLAGS.mode)
     return
   faults = []
   for name, binding in BINDINGS.items():
@@ -67,3 +84,30 @@ def check() -> None:
       'flags that T5 ignores without --use_model_api (its Model API), since '
       'gin describes the run:\n' + '\n'.join(faults)
     )
+
+
+def _check_paths(mode: str | None) -> None:
+  """Refuses paths that T5 would fail on, or take for an empty file."""
+  for name, path in _given(_LINES, mode):
+    with filesystem.named_by(f'--{name}'), filesystem.explained(path):
+      text = filesystem.read(path, filesystem.DOCUMENT_BYTES).decode()
+    if not text.strip():
+      raise UserError(f'--{name} {path} is empty; expected lines of text.')
+  for name, path in _given(_FOLDERS, mode):
+    with filesystem.named_by(f'--{name}'):
+      if not filesystem.has_folder(path):
+        raise UserError(f'--{name} {path} does not exist; expected a folder.')
+  for name, path in _given(_WRITTEN, mode):
+    atomic.check_writable(path, f'--{name}')
+  for name, path in _given(_WRITTEN_FILES, mode):
+    atomic.check_writable(os.path.dirname(path) or '.', f'--{name}')
+
+
+def _given(
+  names: Mapping[str, Sequence[str]], mode: str | None
+) -> Iterator[tuple[str, str]]:
+  """Yields the flags of a mode that are set, with their values."""
+  for name in names.get(mode or '', ()):
+    path = flags.FLAGS[name].value
+    if path:
+      yield name, path

@@ -283,6 +283,7 @@ class Saver(tf.train.CheckpointSaverHook):
         self._temporary = f'{self._save_path}-{step}'
 
   def _save(self, session: tf.Session, step: int) -> bool:
+    start = time.monotonic()
     for listener in self._listeners:
       listener.before_save(session, step)  # reads the values on the devices
     if not self.hosts.is_first:
@@ -301,7 +302,6 @@ class Saver(tf.train.CheckpointSaverHook):
     if outdated:  # the list written with the new checkpoint must not include it
       kept = [path for path in self._saver.last_checkpoints if path != outdated]
       self._saver.recover_last_checkpoints(kept)
-    start = time.monotonic()
     should_stop = super()._save(session, step)
     elapsed = time.monotonic() - start
     self._due = start + max(self.seconds, elapsed / _MAX_SAVING_SHARE)

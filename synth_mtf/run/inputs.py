@@ -13,14 +13,13 @@ from typing import Any
 
 import gin
 import numpy as np
-import tensorflow.compat.v1 as tf
 from absl import logging
 from mesh_tensorflow.transformer import utils
 
 from synth_mtf.checkpoints.folder import Folder, step_of
 from synth_mtf.errors import UserError
 from synth_mtf.host.run_config import RunConfig
-from synth_mtf.storage import atomic
+from synth_mtf.storage import atomic, filesystem
 
 _DECODED_INPUTS = 'decode_from_file.input_filename'
 _SCORED_TARGETS = 'score_from_strings.targets'
@@ -179,16 +178,14 @@ def _lines(setting: str, given: Any) -> list[str]:
 
 
 def _read_lines(setting: str, path: str) -> list[str]:
-  """Reads a file as the host does, which drops a blank last line."""
-  try:
-    lines = utils.get_inputs_from_file(path)
-    with tf.io.gfile.GFile(path) as file:
-      number = sum(1 for _ in file)
-  except (UnicodeDecodeError, tf.errors.OpError) as error:
-    raise UserError(
-      f'{setting} = {path!r} cannot be read: {error}. Give the path of a '
-      'text file in UTF-8, with one input per line.'
-    ) from error
+  """Reads a file as the host does, which drops a blank last line.
+
+  The host takes a file in a bucket that it may not read for an empty one.
+  """
+  with filesystem.named_by(setting), filesystem.explained(path):
+    text = filesystem.read(path, filesystem.DOCUMENT_BYTES).decode()
+  lines = utils.get_inputs_from_file(path)
+  number = text.count('\n') + (not text.endswith('\n'))
   if number > len(lines) > 0:
     logging.warning('%s:%d: skipped the blank last line', path, number)
   return lines

@@ -10,18 +10,22 @@ import contextlib
 import fcntl
 import os
 import platform
+import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import tensorflow.compat.v1 as tf
 from absl import logging
 
+from synth_mtf.checkpoints import names
 from synth_mtf.checkpoints.folder import Folder, is_complete
 from synth_mtf.errors import UserError
 from synth_mtf.host.run_config import RunConfig
 from synth_mtf.storage import atomic, filesystem
 
 LOCK = 'training.lock'
+_SHOWN = 3  # of many names
+_MISSING = re.compile(r'Key (\S+) not found in checkpoint')
 
 
 @contextlib.contextmanager
@@ -162,6 +166,8 @@ def explain(error: BaseException, model_dir: str) -> str | None:
   # A truncated file raises an IndexError.
   if not isinstance(error, (tf.errors.OpError, IndexError, RuntimeError)):
     return None
+  if _MISSING.search(str(error)):
+    return _missing_slots(error, Folder(model_dir))
   start = RunConfig().init_checkpoint
   if start and not is_complete(start):
     return (
@@ -169,3 +175,32 @@ def explain(error: BaseException, model_dir: str) -> str | None:
       'use another checkpoint, or an intact copy.'
     )
   return Folder(model_dir).damage()
+
+
+def _missing_slots(error: BaseException, folder: Folder) -> str | None:
+  """Explains that a checkpoint lacks the slots of the run's optimizer."""
+  expected = _MISSING.findall(str(error))
+  graph = getattr(getattr(error, 'op', None), 'graph', None)
+  if graph is not None:
+    variables = graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)
+    expected += [variable.op.name for variable in variables]
+  path = tf.train.latest_checkpoint(folder.path)
+  stored = {name for name, _ in tf.train.list_variables(path)} if path else {}
+  missing = sorted({*expected} - {*stored})
+  if not missing or not all(map(names.slot_owner, missing)):
+    return None
+  ours = {names.optimizer_of(name) for name in missing}
+  theirs = {names.optimizer_of(n) for n in stored if names.slot_owner(n)}
+  more = f' and {len(missing) - _SHOWN} more' if len(missing) > _SHOWN else ''
+  return (
+    f'{path} lacks the slot variables of {_listed(ours)} '
+    f'(utils.run.optimizer): {", ".join(missing[:_SHOWN])}{more}. It has those '
+    f'of {_listed(theirs) or "no optimizer"}: continue with the optimizer and '
+    'the settings that trained it. For another one, give a new --model_dir, '
+    'which takes its weights: '
+    f'--gin_param="utils.run.init_checkpoint = \'{path}\'"'
+  )
+
+
+def _listed(optimizers: Iterable[str]) -> str:
+  return ', '.join(sorted(optimizers))

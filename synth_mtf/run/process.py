@@ -10,13 +10,14 @@ import os
 import sys
 
 from synth_mtf.errors import UserError
-from synth_mtf.host import patches
+from synth_mtf.host import patches, xla_flags
 from synth_mtf.paths import is_command
 from synth_mtf.run import output
 
 
 def load_plugin() -> None:
   """Does for the command what `import synth_mtf` does for other programs."""
+  xla_flags.check(xla_flags.OF_TENSORFLOW)
   package = importlib.import_module('synth_mtf')
   try:
     patches.prepare_host()

@@ -1,4 +1,4 @@
-"""Acknowledges Ctrl-C at once, and stops training after saving a checkpoint.
+"""Acknowledges signals at once, and stops training after saving a checkpoint.
 
 Python runs signal handlers only between bytecode instructions, and a TensorFlow
 step is a single one. A thread is notified immediately, and can end the process
@@ -12,6 +12,11 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
+
+from synth_mtf.errors import Terminated
+
+_GRACE = 10  # seconds after SIGTERM, which a machine may send before it stops
 
 
 @contextlib.contextmanager
@@ -63,13 +68,20 @@ def on_signals(
 
 @contextlib.contextmanager
 def acknowledged(say: Callable[[str], None], text: str) -> Iterator[None]:
-  """Says at once that Ctrl-C was received; its handler may run much later.
+  """Says at once that a signal was received; its handler may run much later.
+
+  SIGTERM raises `Terminated`, unless the process handles or ignores it already.
+  If the main thread does not notice, the process ends some seconds later.
 
   Args:
     say: shows a line; called from a thread.
     text: what happens now.
   """
   is_said = False
+  before = signal.getsignal(signal.SIGTERM)
+  is_ours = before == signal.SIG_DFL
+  end = threading.Timer(_GRACE, os._exit, [128 + signal.SIGTERM])
+  end.daemon = True
 
   def receive(number: int) -> None:
     nonlocal is_said
@@ -77,12 +89,26 @@ def acknowledged(say: Callable[[str], None], text: str) -> Iterator[None]:
       signal.SIG_IGN,
       signal.SIG_DFL,
     )
-    if is_handled and not is_said:
-      is_said = True
-      say(f'{signal.Signals(number).name}: {text}')
+    if not is_handled or is_said:
+      return
+    is_said = True
+    say(f'{signal.Signals(number).name}: {text}')
+    if is_ours and number == signal.SIGTERM:
+      end.start()
 
-  with _received_by(receive):
-    yield
+  if is_ours:
+    signal.signal(signal.SIGTERM, _terminate)
+  try:
+    with _received_by(receive):
+      yield
+  finally:
+    end.cancel()
+    if is_ours:
+      signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(_number: int, _frame: Any) -> None:
+  raise Terminated
 
 
 @contextlib.contextmanager

@@ -45,6 +45,7 @@ class Way(abc.ABC):
     shows_progress: whether training is `train_with_progress` by default.
     is_compiled: whether XLA compiles the steps, so that the layers are those
       for a TPU's mesh (`countable` of `host.model.build`).
+    default_mesh: of a run that names none, or '' if it must name one.
   """
 
   kind: str | None = None
@@ -52,6 +53,7 @@ class Way(abc.ABC):
   can_export = True
   shows_progress = True
   is_compiled = False
+  default_mesh = ''
 
   def __init__(self) -> None:
     self.hosts = hosts.Hosts()
@@ -184,7 +186,7 @@ class OnDevices(Way):
         'environment. For several hosts, give --coordinator_address.'
       )
     devices.check_tensorflow(asked)
-    xla_flags.check()
+    xla_flags.check(xla_flags.OF_XLA)
     address = hosts.address(*self._of_hosts)
     with (
       hosts.joined(self.kind, address) as self.hosts,
@@ -201,6 +203,7 @@ class OnDevices(Way):
     tf.enable_resource_variables()
     self._devices = devices.find(self.kind)
     self.hosts.check_devices(self._devices)
+    self.default_mesh = f'batch:{len(self._devices)}'
     with estimator.used(Devices(self._devices, self.hosts)):
       yield
 

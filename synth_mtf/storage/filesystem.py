@@ -41,6 +41,16 @@ _PATTERNS = '*?[\\'
 _CHECKPOINT_FILE = re.compile(r'model\.ckpt-\d+\.(index|meta|data-[\d\w-]+)')
 
 
+_T5_BUCKET = 'gs://t5-data/'
+# It answers 403 to everybody.
+T5_ADVICE = (
+  "T5's own bucket has been closed since February 2026. A folder of a T5 of "
+  'Hugging Face has both of what was there: its spiece.model is the vocabulary '
+  'cc_all.32000 (--vocabulary=FOLDER/spiece.model), and `synth-mtf checkpoint '
+  'import --from=hf` makes a checkpoint of its weights (docs/migration.md).'
+)
+
+
 class Unreadable(UserError, OSError):
   """What a user named cannot be read or written; the message has the path.
 
@@ -89,7 +99,9 @@ def explained(path: str) -> Iterator[None]:
 
 def _message(path: str, cause: str) -> str:
   advice = 'Check that it exists and is whole, and that you may read it.'
-  if is_bucket(path):
+  if path.startswith(_T5_BUCKET):
+    advice = T5_ADVICE
+  elif is_bucket(path):
     advice = (
       'Check its name, the network and your permission to read it (for gs://, '
       '`gcloud auth application-default login`).'

@@ -31,16 +31,17 @@ BINDINGS = (
 
 
 @pytest.fixture
-def main(tmp_path):
+def main(tmp_path, programs):
   """Starts `synth-mtf transformer` with a run file and bindings."""
   data = tmp_path / 'data'
   official_files.write_samples(data)
-  processes = []
+  processes: list[subprocess.Popen[bytes]] = []
+  forked = programs / 'synth-mtf'
 
   def start(run, *bindings):
     process = subprocess.Popen(
       [
-        command.PROGRAM,
+        forked if processes else command.PROGRAM,
         'transformer',
         f'--data_dir={data}',
         f'--model_dir={tmp_path / "run"}',

@@ -83,7 +83,7 @@ def test_folders_of_single_tasks(tmp_path, monkeypatch):
 def test_missing_settings_are_notes():
   status, report, _ = run('doctor')
   assert status == 0
-  assert "note   no vocabulary is set: T5's own, gs://" in report
+  assert "note   no vocabulary is set, and T5's own, gs://" in report
   assert '--vocabulary=bytes' in report
   assert 'note   no data folder is set' in report
 

@@ -95,6 +95,8 @@ def test_the_shell_completes_commands_flags_and_choices(tmp_path):
     'table --lay': ['--layout'],
     'table --layout ': [*LAYOUTS, 'all'],
     'cost --size ti': ['tiny'],
+    'pretrain my_run --variant R+': ['R+D', 'R+V', 'R+D+V'],
+    'finetune my_run --task synth_glue_co': ['synth_glue_cola_v002'],
     'demo --variants random random_d': ['random_dense', 'random_dense_vanilla'],
     'tasks synth_glue_co': ['synth_glue_cola_v002'],
     'tasks synth_en_mix_': ['synth_en_mix_with_c4'],

@@ -48,6 +48,21 @@ CASES = [
   ('demo --out=', '--out: the name is empty: give the path'),
   ('demo --out=gs://bucket/demo', 'expected a local folder'),
   ('demo --variants vanila', "did you mean 'variants/vanilla.gin'"),
+  ('demo --variants R+Q', "gin file 'variants/R.gin' does not exist"),
+  ('pretrain {new} --text=my.txt --variant=R+V', '--text: my.txt does not'),
+  ('pretrain {new} --variant=R+Q', "there is no variant 'R+Q'; did you mean"),
+  ('pretrain {new} --variant=R+V', 'give the text to pretrain on: --text='),
+  ('pretrain {new} --text={file}', 'holds no run yet: give --variant'),
+  ('pretrain {file} --variant=V --text={file}', 'is a file; expected the fol'),
+  ('pretrain {new} --size=tinny', "did you mean 'sizes/tiny.gin'"),
+  ('finetune {new} --task={task}', 'give the model to start from, --from=RUN'),
+  ('finetune {new} --from=nosuch', 'nosuch does not exist; expected the'),
+  ('finetune {new} --from={run} --task_file={csv}', 'has the rows of a task'),
+  ('evaluate {folder}', 'is not the folder of a run'),
+  ('evaluate {new}', 'does not exist; expected the folder of a run'),
+  ('predict {folder} a', 'is not the folder of a run'),
+  ('predict {unsaved} a', 'has no checkpoint yet: train first'),
+  ('evaluate {unsaved}', 'has no checkpoint yet: train first'),
   ('transformer', 'no flags are given: a run needs at least a folder'),
   ('transformer --gin_fil=a', "there is no flag --gin_fil; did you mean 'gin"),
   ('transformer --task_file=a.yaml', '--task_file: a.yaml does not exist'),
@@ -69,7 +84,10 @@ CASES = [
   ('vocabulary --out=a', '--out a; expected a local name, ending in .model'),
   ('vocabulary --out=', '--out: the name is empty: give the path'),
   ('vocabulary --out=gs://b/a.model', 'expected a local name'),
-  ('vocabulary --out=a.model', 'give the text: --data_dir, --task_file'),
+  (
+    'vocabulary --out=a.model',
+    'give the text: --text, --data_dir or --task_file',
+  ),
   ('vocabulary --out={model} --data_dir=.', 'a.model is a folder; expected a'),
   ('vocabulary --out={file}/a.model --data_dir=.', 'is not a folder'),
   ('tasks --data_dir=nosuch', '--data_dir: nosuch does not exist'),
@@ -173,13 +191,18 @@ def places(tmp_path_factory):
     (runs / name).mkdir()
   (runs / 'file').write_text('text')
   (runs / 'a.npz').write_text('text')
+  (runs / 'a.csv').write_text('text,label')
+  (runs / 'unsaved').mkdir()
+  (runs / 'unsaved/operative_config.gin').write_text('run.train_steps = 8')
   (runs / 'hf' / 'config.json').write_text('{}')
   save(runs / 'run', 2, 4)
   made_runs.events(runs / 'other', (2, {'loss': 1.0}))
   return {
     'runs': runs,
     'model': runs / 'a.model',
+    'csv': runs / 'a.csv',
     'npz': runs / 'a.npz',
+    'unsaved': runs / 'unsaved',
     'task': 'synth_glue_cola_v002',
     **{x: runs / x for x in ('file', 'folder', 'hf', 'new', 'other', 'run')},
   }

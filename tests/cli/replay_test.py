@@ -3,7 +3,6 @@
 import importlib.metadata
 import json
 import os
-import pathlib
 import shlex
 import subprocess
 
@@ -38,23 +37,23 @@ def test_a_package_of_another_name_is_left_out(monkeypatch):
   assert {*origin.here(None)['versions']} <= {'python', 'synth-mtf', 'commit'}
 
 
-def transformer(folder, run, *params):
+def transformer(program, folder, run, *params):
   environment = {
     **os.environ,
     'SYNTH_MTF_DATA_DIR': paths.samples_path(),
     'SYNTH_MTF_VOCABULARY': 'bytes',
   }
-  words = [command.PROGRAM, 'transformer', '--model_dir', str(folder)]
+  words = [program, 'transformer', '--model_dir', str(folder)]
   words += [f'--gin_file={name.format(run)}.gin' for name in FILES]
   words += [f'--gin_param={param}' for param in (*PARAMS, *params)]
   subprocess.run(words, env=environment, check=True)
 
 
 @pytest.fixture(scope='module')
-def trained(tmp_path_factory):
+def trained(tmp_path_factory, programs):
   folder = tmp_path_factory.mktemp('it is') / "anna's run"
-  transformer(folder, 'finetune', *SEED)
-  transformer(folder, 'evaluate')
+  transformer(command.PROGRAM, folder, 'finetune', *SEED)
+  transformer(programs / 'synth-mtf', folder, 'evaluate')
   return folder
 
 
@@ -65,19 +64,18 @@ def scores(folder):
 
 
 @pytest.mark.slow  # trains
-def test_the_commands_make_the_run_again(trained, tmp_path):
+def test_the_commands_make_the_run_again(trained, programs, tmp_path):
   again = tmp_path / 'again'
   status, script, _ = command.run('replay', trained)
   assert status == 0
   # Nothing differs: the only comment is the title.
   assert [line[:2] for line in script.splitlines()] == ['# ', 'cd', 'cd']
-  path = f'{pathlib.Path(command.PROGRAM).parent}:{os.environ["PATH"]}'
   subprocess.run(
     ['sh', '-e'],
     input=script.replace(shlex.quote(str(trained)), str(again)),
     text=True,
     check=True,
-    env={**os.environ, 'PATH': path},
+    env={**os.environ, 'PATH': f'{programs}:{os.environ["PATH"]}'},
   )
   assert scores(again) == scores(trained)
 

@@ -27,6 +27,8 @@ REPEATABLE = (
   '--gin_param=num_layers = 1',
   "--gin_param=utils.run.sequence_length = {'inputs': 32, 'targets': 32}",
 )
+# T5's default again, after a file that sets a mesh.
+NO_MESH = '--gin_param=utils.run.mesh_shape = @utils.tpu_mesh_shape()'
 IMPORTS = ('--module_import=synth_mtf', '--module_import=synth_mtf.tasks')
 # What runs the stock command.
 HAS_STOCK = bool(

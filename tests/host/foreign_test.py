@@ -6,6 +6,7 @@ import gin
 import pytest
 
 from synth_mtf import cli, tasks
+from synth_mtf.attention import opening
 from synth_mtf.errors import UserError
 from synth_mtf.host import bounds, foreign, gin_files
 from synth_mtf.results import runs
@@ -145,6 +146,31 @@ def test_a_model_that_takes_forever(tmp_path, monkeypatch, text):
   (run,) = runs.read(str(tmp_path / 'run'))
   assert run.label == 'run'
   assert 'more than 1 s' in run.facts.fault
+
+
+@pytest.mark.parametrize(
+  ('text', 'says'),
+  [
+    ('SyntheticAttention.new_option = 3', "unexpected keyword .*'new_option'"),
+    ('SyntheticAttention.synthesizers = 3', 'expected a list of at least one'),
+    ("num_layers = 'a'", "num_layers = 'a'"),
+    ('utils.run.model_type = [1]', 'unknown model_type'),
+    ('utils.run.layout_rules = 5', 'the model cannot be built'),
+    ('Random.max_length = 1.5', r'lengths .*1\.5.*; expected whole numbers'),
+    ("Random.max_length = 'a'", 'the model cannot be built'),
+    ('num_layers = 100000000', 'more than 1 seconds'),
+  ],
+)
+def test_a_model_whose_attention_is_asked_for(
+  tmp_path, monkeypatch, text, says
+):
+  """A setting of a later version, one of a wrong kind, and one without end."""
+  made_runs.trained(tmp_path / 'run')
+  with open(tmp_path / 'run' / 'operative_config.gin', 'a') as stream:
+    stream.write(text)
+  monkeypatch.setattr(bounds, '_MOST_SECONDS', 1)
+  with pytest.raises(UserError, match=says):
+    opening.open_run(str(tmp_path / 'run'), [runs.INITIAL], 'bytes')
 
 
 def test_a_model_that_is_ended_leaves_no_scope(monkeypatch):

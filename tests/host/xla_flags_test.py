@@ -3,11 +3,14 @@
 import importlib.metadata
 import os
 import subprocess
+import sys
 
 import pytest
 
 from synth_mtf.errors import UserError
 from synth_mtf.host import xla_flags
+from tests.cli import command
+from tests.conftest import CHECKOUT
 
 pytestmark = pytest.mark.slow  # starts processes
 
@@ -29,7 +32,49 @@ def test_without_flags_no_process_starts(monkeypatch, flags):
   else:
     monkeypatch.setenv('XLA_FLAGS', flags)
   monkeypatch.setattr(subprocess, 'run', no_process)
-  xla_flags.check()
+  xla_flags.check(xla_flags.OF_XLA)
+
+
+@pytest.mark.parametrize(
+  ('flags', 'merged'),
+  [
+    ('', '--xla_disable_hlo_passes=cse'),
+    (GOOD, f'{GOOD} --xla_disable_hlo_passes=cse'),
+    (
+      f'--xla_disable_hlo_passes=a,b {GOOD}',
+      f'--xla_disable_hlo_passes=a,b,cse {GOOD}',
+    ),
+    ('a_file_of_flags', 'a_file_of_flags'),
+  ],
+)
+def test_a_pass_is_disabled_besides_the_users(monkeypatch, flags, merged):
+  monkeypatch.setenv('XLA_FLAGS', flags)
+  xla_flags.disable_pass('cse')
+  assert os.environ['XLA_FLAGS'] == merged
+
+
+# Products of this size are what oneDNN's rewriter takes.
+PRODUCT = """
+import jax, jax.numpy as jnp
+from synth_mtf.pjrt import devices
+devices.find('cpu')
+x = jnp.ones([512, 512], jnp.float32)
+print(jax.jit(lambda x: x @ x).lower(x).compile().as_text())
+"""
+
+
+@pytest.mark.xla
+def test_products_on_a_cpu_are_not_those_of_onednn():
+  """Which are slow in JAX before 0.5."""
+  done = subprocess.run(
+    [sys.executable, '-c', PRODUCT],
+    capture_output=True,
+    text=True,
+    check=True,
+    cwd=CHECKOUT,
+  )
+  assert 'dot(' in done.stdout
+  assert '__onednn' not in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -50,7 +95,7 @@ def test_flags_that_jax_refuses(monkeypatch, flags, reason):
   monkeypatch.setenv('XLA_FLAGS', flags)
   title = f'JAX {version("jax")} does not take the environment variable XLA_FL'
   with pytest.raises(UserError, match=f'^{title}AGS: {reason}'):
-    xla_flags.check()
+    xla_flags.check(xla_flags.OF_XLA)
 
 
 def test_a_flag_that_jax_alone_knows(monkeypatch):
@@ -61,17 +106,33 @@ def test_a_flag_that_jax_alone_knows(monkeypatch):
   with pytest.raises(
     UserError, match=r'^TensorFlow 2\.12.*: --xla_cpu_use_thunk_runtime=false'
   ):
-    xla_flags.check()
+    xla_flags.check(xla_flags.OF_XLA)
 
 
 def test_flags_that_both_take_are_tried_once(monkeypatch, tmp_path):
   monkeypatch.setenv('XLA_FLAGS', GOOD)
-  xla_flags.check()
+  xla_flags.check(xla_flags.OF_XLA)
   assert os.environ['XLA_FLAGS'] == GOOD
   monkeypatch.setattr(subprocess, 'run', no_process)
-  xla_flags.check()
+  xla_flags.check(xla_flags.OF_XLA)
   path = tmp_path / 'flags'  # may change
   path.write_text(GOOD)
   monkeypatch.setenv('XLA_FLAGS', str(path))
   with pytest.raises(AssertionError):
-    xla_flags.check()
+    xla_flags.check(xla_flags.OF_XLA)
+
+
+def test_flags_of_tensorflow(monkeypatch):
+  """Every session would abort, whichever command it is of."""
+  monkeypatch.setenv('TF_XLA_FLAGS', '--tf_no_such_flag=1')
+  with pytest.raises(UserError, match='^TensorFlow .* TF_XLA_FLAGS: .*no_such'):
+    xla_flags.check(xla_flags.OF_TENSORFLOW)
+  for words in (['tasks', 'synth_glue_cola_v002'], ['doctor']):
+    done = subprocess.run(
+      [command.PROGRAM, *words], capture_output=True, text=True, check=False
+    )
+    printed = done.stdout + done.stderr
+    assert done.returncode in (1, 2), printed
+    assert 'does not take the environment variable TF_XLA_FLAGS' in printed
+  monkeypatch.setenv('TF_XLA_FLAGS', '--tf_xla_auto_jit=0')
+  xla_flags.check(xla_flags.OF_TENSORFLOW)

@@ -1,12 +1,11 @@
 """`synth-mtf transformer --device` on one CPU."""
 
+import functools
 import logging
-import os
 import pathlib
 import shutil
 import signal
 import subprocess
-import sys
 import time
 import types
 
@@ -27,6 +26,7 @@ from synth_mtf.pjrt import devices, estimator, program
 from synth_mtf.pjrt.hosts import Hosts
 from tests import official_files
 from tests.cli import t5_main
+from tests.cli.command import PROGRAM
 
 pytestmark = [pytest.mark.slow, pytest.mark.xla]  # trains
 
@@ -71,6 +71,19 @@ def trained(run, tmp_path_factory):
   folder = tmp_path_factory.mktemp('trained')
   run(folder, CPU, DROPOUT, steps=6)
   return folder
+
+
+@pytest.fixture(scope='module')
+def in_session(run, tmp_path_factory):
+  """Runs the session without dropout; makes the folder of so many steps."""
+
+  @functools.cache
+  def of_steps(steps):
+    folder = tmp_path_factory.mktemp('session')
+    run(folder, NO_DROPOUT, steps=steps)
+    return folder
+
+  return of_steps
 
 
 def values(path):
@@ -149,11 +162,7 @@ def test_an_interrupted_run_ends_like_an_uninterrupted_one(
 
 def test_a_killed_run_resumes(words, run, trained, tmp_path):
   line = words(tmp_path, CPU, DROPOUT, steps=10**6)
-  code = 'import sys; from synth_mtf import cli; sys.exit(cli.main())'
-  environment = {**os.environ, 'PYTHONHASHSEED': '0'}
-  with subprocess.Popen(
-    [sys.executable, '-c', code, 'transformer', *line], env=environment
-  ) as process:
+  with subprocess.Popen([PROGRAM, 'transformer', *line]) as process:
     while not (tmp_path / 'model.ckpt-2.index').exists():
       assert process.poll() is None
       time.sleep(0.01)
@@ -171,16 +180,17 @@ def test_a_killed_run_resumes(words, run, trained, tmp_path):
 
 @pytest.mark.parametrize('first, second', [((), (CPU,)), ((CPU,), ())])
 def test_session_and_devices_continue_from_each_other(
-  run, tmp_path, first, second
+  run, in_session, tmp_path, first, second
 ):
   """Without dropout, the result is that of a run on one of them."""
-  crossed, whole = tmp_path / 'crossed', tmp_path / 'whole'
-  run(crossed, *first, NO_DROPOUT, steps=3)
+  crossed = tmp_path / 'crossed'
+  if first:
+    run(crossed, *first, NO_DROPOUT, steps=3)
+  else:
+    shutil.copytree(in_session(3), crossed)
   run(crossed, *second, NO_DROPOUT, steps=6)
-  run(whole, NO_DROPOUT, steps=6)
   found, expected = (
-    values(crossed / 'model.ckpt-6'),
-    values(whole / 'model.ckpt-6'),
+    values(folder / 'model.ckpt-6') for folder in (crossed, in_session(6))
   )
   assert found.keys() == expected.keys()
   for name in expected:
@@ -263,12 +273,12 @@ def test_samples_of_one_text_differ(run, trained, tmp_path):
   assert len({*sampled}) == 4, 'rows, steps and batches draw their own numbers'
 
 
-def test_microbatches_train_like_the_whole_batch(run, tmp_path):
-  whole, parts = tmp_path / 'whole', tmp_path / 'parts'
+def test_microbatches_train_like_the_whole_batch(run, in_session, tmp_path):
   split = 'utils.serialize_num_microbatches.tokens_per_microbatch_per_replica'
-  run(whole, NO_DROPOUT, steps=3)
-  run(parts, CPU, NO_DROPOUT, f'--gin_param={split} = 32', steps=3)
-  found, expected = (events.read(str(x))['loss'] for x in (parts, whole))
+  run(tmp_path, CPU, NO_DROPOUT, f'--gin_param={split} = 32', steps=3)
+  found, expected = (
+    events.read(str(folder))['loss'] for folder in (tmp_path, in_session(3))
+  )
   assert found.keys() == expected.keys()
   for step, loss in expected.items():
     assert found[step] == pytest.approx(loss, rel=1e-5), step

@@ -19,8 +19,8 @@ from synth_mtf.pjrt import hosts
 from synth_mtf.pjrt.placement import Slicing
 from tests import official_files
 from tests.cli import t5_main
+from tests.cli.command import PROGRAM
 
-CODE = 'import sys; from synth_mtf import cli; sys.exit(cli.main())'
 # Before JAX 0.5, a host of CPUs has one device.
 DEVICES = 1 if jax.__version__.startswith('0.4.') else 4
 
@@ -39,7 +39,7 @@ def free_port():
 class Host:
   """A process of a run."""
 
-  def __init__(self, model_dir, data, devices, steps, flags=()):
+  def __init__(self, program, model_dir, data, devices, steps, flags=()):
     words = [
       *('transformer', '--device=cpu', f'--model_dir={model_dir}'),
       *(f'--data_dir={data}', '--vocabulary=bytes', *t5_main.REPEATABLE),
@@ -52,12 +52,11 @@ class Host:
     ]
     environment = {
       **os.environ,
-      'PYTHONHASHSEED': '0',
       'SYNTH_MTF_PROGRESS_SECONDS': '0.1',
       'XLA_FLAGS': f'--xla_force_host_platform_device_count={devices}',
     }
     self.process = subprocess.Popen(
-      [sys.executable, '-c', CODE, *words],
+      [program, *words],
       env=environment,
       stdout=subprocess.PIPE,
       stderr=subprocess.STDOUT,
@@ -70,23 +69,29 @@ class Host:
     return output, self.process.returncode
 
 
-def start(model_dir, *data, steps):
+@pytest.fixture
+def start(programs):
   """Starts a process for each folder of data."""
-  port = free_port()
-  return [
-    Host(
-      model_dir,
-      folder,
-      DEVICES,
-      steps,
-      [
-        f'--coordinator_address=localhost:{port}',
-        f'--num_processes={len(data)}',
-        f'--process_id={number}',
-      ],
-    )
-    for number, folder in enumerate(data)
-  ]
+
+  def hosts(model_dir, *data, steps):
+    port = free_port()
+    return [
+      Host(
+        programs / 'synth-mtf',
+        model_dir,
+        folder,
+        DEVICES,
+        steps,
+        [
+          f'--coordinator_address=localhost:{port}',
+          f'--num_processes={len(data)}',
+          f'--process_id={number}',
+        ],
+      )
+      for number, folder in enumerate(data)
+    ]
+
+  return hosts
 
 
 def losses(folder):
@@ -108,14 +113,14 @@ def trained(checkpoint, name):
 
 @pytest.mark.slow
 @pytest.mark.xla
-def test_two_hosts_compute_what_one_does(data, tmp_path):
+def test_two_hosts_compute_what_one_does(start, data, tmp_path):
   """A run on two hosts that is continued, and one on the devices of both."""
   for steps in (3, 6):
     for output, status in [
       host.wait() for host in start(tmp_path / 'two', data, data, steps=steps)
     ]:
       assert not status, output
-  host = Host(tmp_path / 'one', data, 2 * DEVICES, 6)
+  host = Host(PROGRAM, tmp_path / 'one', data, 2 * DEVICES, 6)
   output, status = host.wait()
   assert not status, output
   assert losses(tmp_path / 'two')[-1] == pytest.approx(
@@ -135,7 +140,7 @@ def test_two_hosts_compute_what_one_does(data, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.xla
-def test_data_that_one_host_lacks_ends_the_run_on_both(data, tmp_path):
+def test_data_that_one_host_lacks_ends_the_run_on_both(start, data, tmp_path):
   started = start(tmp_path / 'run', data, tmp_path, steps=6)
   for output, status in [host.wait() for host in started]:
     assert status == 2, output
@@ -146,7 +151,7 @@ def test_data_that_one_host_lacks_ends_the_run_on_both(data, tmp_path):
 @pytest.mark.slow
 @pytest.mark.xla
 @pytest.mark.parametrize('lost', [0, 1])
-def test_a_lost_host_ends_the_run(data, tmp_path, lost):
+def test_a_lost_host_ends_the_run(start, data, tmp_path, lost):
   started = start(tmp_path / 'run', data, data, steps=10**6)
   try:
     while not (tmp_path / 'run' / 'model.ckpt-3.index').exists():
@@ -169,7 +174,7 @@ def test_a_lost_host_ends_the_run(data, tmp_path, lost):
 
 @pytest.mark.slow
 @pytest.mark.xla
-def test_a_signal_to_one_host_stops_all(data, tmp_path):
+def test_a_signal_to_one_host_stops_all(start, data, tmp_path):
   started = start(tmp_path / 'run', data, data, steps=10**6)
   try:
     while not (tmp_path / 'run' / 'model.ckpt-3.index').exists():
@@ -186,6 +191,61 @@ def test_a_signal_to_one_host_stops_all(data, tmp_path):
     last |= set(re.findall(r'Stopped\. (\S+) is saved', output))
   (name,) = last
   assert (tmp_path / 'run' / f'{name}.index').exists()
+
+
+# A process of two, outside training: it waits in C, as for a program.
+JOINED = """
+import sys, time
+from synth_mtf import cli
+from synth_mtf.cli import demo
+from synth_mtf.pjrt import hosts
+from synth_mtf.run import stopping
+
+def work(_):
+  say = lambda text: print(text, flush=True)
+  given = 'localhost:{port}', hosts.Group(2, {number})
+  with stopping.acknowledged(say, 'ending.'), hosts.joined('cpu', given):
+    say('ready')
+    while True:
+      time.sleep(0.1)
+
+demo.run = work
+sys.exit(cli.main(['demo', '--out=unused']))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+@pytest.mark.parametrize('receiver', [0, 1])
+def test_a_signal_outside_training_ends_all_hosts(receiver):
+  port = free_port()
+  started = [
+    subprocess.Popen(
+      [sys.executable, '-c', JOINED.format(port=port, number=number)],
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    for number in range(2)
+  ]
+  try:
+    for process in started:
+      assert process.stdout is not None
+      assert process.stdout.readline() == 'ready\n'
+    started[receiver].send_signal(signal.SIGTERM)
+    ends = [process.communicate(timeout=60) for process in started]
+  finally:
+    for process in started:
+      process.kill()
+  messages = [error for _, error in ends]
+  assert ends[receiver][0] == 'SIGTERM: ending.\n'
+  assert started[receiver].returncode == 143
+  assert started[1 - receiver].returncode == 2
+  reason = 'terminated by SIGTERM'
+  assert messages[receiver] == f'synth-mtf: error: {reason}\n'
+  assert messages[1 - receiver] == (
+    f'synth-mtf: error: process {receiver} has ended: {reason}\n'
+  )
 
 
 @pytest.mark.parametrize(

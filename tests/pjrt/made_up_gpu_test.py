@@ -4,14 +4,17 @@ import importlib.metadata
 import os
 import pathlib
 import re
+import shlex
 import shutil
+import subprocess
+import sys
 
 import jax
 import numpy as np
 import pytest
 
 from synth_mtf.host import events
-from tests import official_files
+from tests import official_files, readme_test, sentencepieces
 from tests.cli import t5_main
 from tests.conftest import CHECKOUT
 from tests.host import made_packages
@@ -20,6 +23,12 @@ from tests.run.process_test import MAIN, as_command
 
 pytestmark = [pytest.mark.slow, pytest.mark.xla]  # processes that train
 
+SMALL = (
+  *('d_ff = 20', 'd_kv = 8', 'd_model = 24', 'num_heads = 3', 'num_layers = 1'),
+  "utils.run.sequence_length = {'inputs': 32, 'targets': 32}",
+  'utils.run.batch_size = 2',
+  'utils.run.train_steps = 1',
+)
 PACKAGE = 'jax-cuda12-plugin'
 
 
@@ -61,12 +70,53 @@ def run(tmp_path):
 
 @pytest.mark.parametrize('how', ['--device=gpu', '--gin_file=runs/devices.gin'])
 def test_it_trains(run, packages, tmp_path, how):
-  done = run(packages, how)
+  done = run(packages, how, t5_main.NO_MESH)
   assert done.returncode == 0, done.stderr
+  assert 'Mesh: batch:1, all devices' in done.stderr
   assert (tmp_path / 'run/model.ckpt-3.index').exists()
   losses = events.read(str(tmp_path / 'run'))['loss']
   assert {1, 3} <= losses.keys()
   assert np.isfinite(list(losses.values())).all()
+
+
+def commands():
+  """The commands of docs/scaling.md that train on a GPU."""
+  text = (CHECKOUT / 'docs' / 'scaling.md').read_text(encoding='utf-8')
+  for block in readme_test.BLOCK.finditer(text):
+    if pathlib.Path(__file__).name in (block['text'] or ''):
+      for line in block['body'].replace('\\\n', ' ').split('\n$ '):
+        words = shlex.split(line.removeprefix('$ '))
+        if 'transformer' in line:
+          # The image runs `synth-mtf` with the words behind its name.
+          _, image, behind = line.partition(' synth_mtf:gpu ')
+          yield ['synth-mtf', *shlex.split(behind)] if image else words
+
+
+@pytest.mark.parametrize('words', commands(), ids=lambda words: words[0])
+def test_the_documents_command(words, packages, tmp_path):
+  data = official_files.write_text(tmp_path / 'my_data')
+  vocabulary = tmp_path / 'my_vocabulary.model'
+  sentencepieces.train(vocabulary, data / 'corpus/text.txt')
+  _, *words = words
+  done = subprocess.run(
+    [
+      sys.executable,
+      '-c',
+      MAIN,
+      *words,
+      *(f'--gin_param={each}' for each in SMALL),
+    ],
+    cwd=tmp_path,
+    env={**os.environ, 'PYTHONPATH': f'{CHECKOUT}:{packages}'},
+    capture_output=True,
+    text=True,
+    timeout=600,
+    check=False,
+  )
+  assert done.returncode == 0, done.stderr[-3000:]
+  assert 'Mesh: batch:1, all devices' in done.stderr
+  (folder,) = (w.partition('=')[2] for w in words if 'model_dir' in w)
+  assert (tmp_path / folder / 'model.ckpt-1.index').exists()
 
 
 def test_its_step_is_counted(packages, tmp_path):

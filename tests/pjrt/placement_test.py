@@ -31,6 +31,24 @@ def test_what_a_device_holds_is_a_copy():
   np.testing.assert_array_equal(variables.get('w'), VALUE)
 
 
+def test_slices_of_one_shape_are_fetched_by_one_program():
+  devices = Devices(jax.devices('cpu')[:1])
+  arrays = [devices.scatter([VALUE + i]) for i in range(4)]
+  compiled = []
+
+  def note(event, _seconds, **_):
+    if event.endswith('backend_compile_duration'):
+      compiled.append(event)
+
+  jax.monitoring.register_event_duration_secs_listener(note)
+  for i, array in enumerate(arrays):
+    (found,) = devices.fetch(array, [0])
+    np.testing.assert_array_equal(found, VALUE + i)
+  assert len(compiled) == 1
+  devices.fetch(devices.scatter([VALUE[:2]]), [0])
+  assert len(compiled) == 2
+
+
 def test_a_scalar_is_on_every_device():
   devices = Devices(jax.devices('cpu')[:1])
   (step,) = devices.replicate([np.array(3, np.int32)])

@@ -96,7 +96,7 @@ CHECKPOINTS = [
   ('', (SWAPPED,), 'same shapes: synthesizers is'),
   ('', (*EVAL, SWAPPED), 'same shapes: synthesizers is'),
   ('', (run_param("train_steps = 'many'"),), "'many': expected a whole number"),
-  ('', NOWHERE, 'nowhere.txt. cannot be read'),
+  ('', NOWHERE, 'nowhere.txt cannot be read'),
   ('', (run_param("mode = 'export_infer'"),), 'export_path is not set'),
 ]
 # What a hook of gin reaches, which is all that the stock command has of us.

@@ -178,11 +178,11 @@ def test_other_modes_and_other_ways_to_decode_read_no_files():
 @pytest.mark.parametrize(
   ('content', 'message'),
   [
-    (None, "puts.txt' cannot be read.*No such file"),
+    (None, 'input_filename: .*puts.txt cannot be read.*No such file'),
     ('', "inputs.txt' is empty"),
     ('\n', "inputs.txt' is empty"),
     (' \n\n\n', "inputs.txt' is empty"),
-    ('Käse\n', "puts.txt' cannot be read: 'utf-8' .*position 1"),
+    ('Käse\n', "puts.txt cannot be read: 'utf-8' .*position 1"),
     (f'short\n{"x" * 32}\n{"x" * 31}\n', r'takes 32 .*of 1 .*\(line 2 has 33 '),
     (f'{"x" * 32}\n' * 7, r'of 7 lines .*line 5 has 33 tokens\)'),
   ],

@@ -7,6 +7,7 @@ import pytest
 
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files, model as host_model
+from synth_mtf.host.run_config import RunConfig
 from synth_mtf.run import checks, config, ways
 from tests import model
 
@@ -43,6 +44,35 @@ def check(tiny, shape, batch):
 def test_a_mesh_that_does_not_divide(tiny, shape, batch, message):
   with pytest.raises(UserError, match=message):
     check(tiny, shape, batch)
+
+
+@pytest.mark.parametrize(
+  'settings, is_named',
+  [
+    ('', False),
+    ('utils.run.mesh_shape = @utils.tpu_mesh_shape()', False),
+    ('tpu_mesh_shape.model_parallelism = 2', False),
+    ("utils.tpu_mesh_shape.tpu_topology = 'v3-8'", True),
+    ("utils.run.mesh_shape = 'batch:2'", True),
+    ("utils.run.mesh_shape = ''", True),
+  ],
+)
+def test_a_mesh_is_named(settings, is_named):
+  gin_files.parse(
+    model.files('random_vanilla'), [*model.TINY, *filter(None, [settings])]
+  )
+  assert RunConfig().names_mesh is is_named
+
+
+def test_the_examples_may_determine_the_lengths(tiny):
+  gin.parse_config(f"""
+    utils.run.mesh_shape = 'batch:3'
+    utils.run.layout_rules = {LAYOUT!r}
+    utils.run.batch_size = 8
+    utils.run.mode = 'eval'
+  """)
+  with pytest.raises(UserError, match='batch = 8 .* utils.run.batch_size'):
+    checks.check_mesh(RunConfig(sequence_length=None), ways.InSession(), tiny)
 
 
 @pytest.mark.parametrize('batch', [8, ('tokens_per_batch', 128)])

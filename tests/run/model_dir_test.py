@@ -1,5 +1,6 @@
 """Folders that will not do as --model_dir, and their lock."""
 
+import contextlib
 import fcntl
 import os
 import pathlib
@@ -221,3 +222,50 @@ def test_errors_that_damage_explains(tmp_path, error, explained):
   message = f'init_checkpoint = {start} is damaged'
   assert (message in str(model_dir.explain(error, folder))) == explained
   assert 'removed or renamed' in str(model_dir.explain(error, f'{folder}/x'))
+
+
+@pytest.mark.parametrize(
+  'stored, expected',
+  [
+    (['w_slot_vr', 'w_slot_vc'], 'those of AdafactorOptimizer: continue'),
+    ([], 'those of no optimizer: continue'),
+  ],
+)
+def test_slots_of_another_optimizer_are_named(tmp_path, stored, expected):
+  path = str(tmp_path / 'model.ckpt-1')
+  with graph_of('w', *stored), tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    tf.train.Saver().save(session, path)
+  with (
+    graph_of('w', 'w/adam_m', 'w/adam_v'),
+    tf.Session() as session,
+    pytest.raises(tf.errors.NotFoundError) as raised,
+  ):
+    tf.train.Saver().restore(session, path)
+  message = model_dir.explain(raised.value, str(tmp_path))
+  assert message is not None
+  assert message.startswith(
+    f'{path} lacks the slot variables of AdamWeightDecayOptimizer '
+    '(utils.run.optimizer): w/adam_m, w/adam_v. It has '
+  )
+  assert expected in message
+  assert f"utils.run.init_checkpoint = '{path}'" in message
+
+
+@contextlib.contextmanager
+def graph_of(*names):
+  """Yields a graph with these variables."""
+  with tf.Graph().as_default() as graph:
+    for name in names:
+      tf.get_variable(name, [2], use_resource=True)
+    yield graph
+
+
+def test_a_missing_weight_is_not_a_slot(tmp_path):
+  path = str(tmp_path / 'model.ckpt-1')
+  with tf.Graph().as_default(), tf.Session() as session:
+    tf.get_variable('w', [2], use_resource=True)
+    session.run(tf.global_variables_initializer())
+    tf.train.Saver().save(session, path)
+  error = RuntimeError('Key w_new not found in checkpoint')
+  assert model_dir.explain(error, str(tmp_path)) is None

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 
 import pytest
 import sentencepiece
@@ -49,10 +50,17 @@ def test_the_same_text_gives_the_same_file(tmp_path, monkeypatch):
   assert str(tmp_path).encode() not in models[0].read_bytes()
 
 
-def test_no_text_is_an_error(tmp_path):
-  with pytest.raises(UserError, match='no vocabulary of 1,948 pieces'):
-    vocabulary.train([], tmp_path / 'none.model')
+@pytest.mark.parametrize('texts', [[], ['', ' \n\t']])
+@pytest.mark.parametrize('kind', vocabulary.MODEL_TYPES)
+def test_no_text_is_an_error(tmp_path, texts, kind):
+  with pytest.raises(UserError, match='1,948 pieces can be .* text is empty'):
+    vocabulary.train(texts, tmp_path / 'none.model', model_type=kind)
   assert not list(tmp_path.iterdir())
+
+
+def test_too_few_pieces_for_the_characters(tmp_path):
+  with pytest.raises(UserError, match='its characters alone need [0-9]{2}. Ch'):
+    vocabulary.train(_TEXTS, tmp_path / 'none.model', 9)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +81,35 @@ def test_long_texts_take_part(tmp_path):
   vocabulary.train([*_TEXTS, *long], tmp_path / 'long.model', 60)
   loaded = vocabulary.load(str(tmp_path / 'long.model'))
   assert loaded.unk_id not in loaded.encode('zebrafish quiz \u00fc')
+
+
+def test_a_line_with_the_mark_of_the_trainer_takes_part(tmp_path):
+  """It would leave out the line; what it does not know is named."""
+  path = tmp_path / 'a.model'
+  odd = ['the zebra \u2585 ran quickly', 'the \0 jaguar'] * 20
+  (note,) = vocabulary.train([*_TEXTS, *odd], path, 80)
+  loaded = vocabulary.load(str(path))
+  assert loaded.unk_id not in loaded.encode('zebra quickly jaguar')
+  assert re.fullmatch(
+    '2 of the [0-9]+ different characters of the text are not in it '
+    '.40 occurrences, which become <unk>.: \u2585 \0',
+    note,
+  )
+
+
+def test_rare_characters_are_named(tmp_path):
+  rare = ''.join(map(chr, range(0x4E00, 0x4E00 + 30)))
+  (note,) = vocabulary.train([*_TEXTS * 20, rare], tmp_path / 'a.model', 80)
+  match = re.match(r'(\d+) of the .*: (.*) \.\.\.', note)
+  assert match, note
+  unknown, shown = match.groups()
+  assert int(unknown) > 20 and len(shown.split()) == 20
+
+
+def test_text_beyond_the_limit_is_reported(tmp_path, monkeypatch):
+  monkeypatch.setattr(vocabulary, 'MOST_CHARACTERS', 2000)
+  (note,) = vocabulary.train(_TEXTS, tmp_path / 'a.model', 60)
+  assert re.search(r'the first 2,0\d\d characters', note)
 
 
 def test_default_is_t5s_model_in_its_bucket(monkeypatch):

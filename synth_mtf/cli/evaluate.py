@@ -1,0 +1,53 @@
+"""`synth-mtf evaluate`: scores a run on its task, or on another."""
+
+import argparse
+
+from synth_mtf.cli import arguments, data, stages
+from synth_mtf.commands import run_folder, stages as commands
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags."""
+  add = parser.add_argument
+  add(
+    'folder', metavar='RUN', help='the folder of a run, or a checkpoint in it'
+  )
+  add(
+    '--task',
+    type=arguments.TaskName(),
+    help="a task or a mixture (default: the run's)",
+  )
+  add('--split', default='validation', help='of the task')
+  add(
+    '--all',
+    action='store_true',
+    help='evaluates every checkpoint, not only the last',
+  )
+  add(
+    '--perplexity',
+    action='store_true',
+    help="measures the log perplexity, not the task's metrics; of a pretrained "
+    'model, that is the default',
+  )
+  stages.add_data(parser)
+  stages.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+  """Evaluates."""
+  stages.look(args.folder)
+  given = stages.given(args)
+  there, step = run_folder.get(args.folder)
+  if args.task and not there.settings.get('task_file'):
+    data.check_names([args.task])
+  return stages.run(
+    commands.evaluate(
+      there,
+      'all' if args.all else step,
+      args.task,
+      args.split,
+      args.perplexity,
+      given,
+    ),
+    args,
+  )

@@ -1,0 +1,1 @@
+"""Commands of `synth-mtf transformer` and others, built from a few words."""

@@ -1,0 +1,61 @@
+"""A command of `synth-mtf`: its words, and how it is shown."""
+
+import dataclasses
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_PLAIN = re.compile(r'[^"$`\\!]*')  # a shell changes nothing of it inside "..."
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+  """The words after `synth-mtf`."""
+
+  words: Sequence[str]
+
+  def __str__(self) -> str:
+    """The command as in the documents, for a shell; one flag on each line."""
+    name, *flags = map(_quoted, self.words)
+    return ' \\\n    '.join([f'synth-mtf {name}', *flags])
+
+
+def transformer(
+  model_dir: str,
+  gin_files: Sequence[str],
+  bindings: Mapping[str, Any],
+  *gin_params: str,
+  **flags: str | None,
+) -> Command:
+  """Returns a run of `synth-mtf transformer`.
+
+  Args:
+    model_dir: the folder of the run.
+    gin_files: in their order; later ones override earlier ones.
+    bindings: values by their names in gin, which override the files.
+    *gin_params: bindings as text, which override the others.
+    **flags: other flags; those without a value are left out.
+  """
+  words = [f'--{name}={value}' for name, value in flags.items() if value]
+  words.append(f'--model_dir={model_dir}')
+  words += [f'--gin_file={file}' for file in gin_files]
+  bound = [f'{name} = {value!r}' for name, value in bindings.items()]
+  words += [f'--gin_param={binding}' for binding in (*bound, *gin_params)]
+  return Command(['transformer', *words])
+
+
+def vocabulary(out: str, size: int, **flags: str | None) -> Command:
+  """Returns a run of `synth-mtf vocabulary`; flags need a value to be given."""
+  words = [f'--{name}={value}' for name, value in flags.items() if value]
+  return Command(['vocabulary', *words, f'--out={out}', f'--size={size}'])
+
+
+def _quoted(word: str) -> str:
+  """Quotes a word for a shell, and of a flag its value alone if possible."""
+  if shlex.quote(word) == word:
+    return word
+  name, equals, value = word.partition('=')
+  if equals and shlex.quote(name) == name and _PLAIN.fullmatch(value):
+    return f'{name}="{value}"'
+  return shlex.quote(word)
