@@ -1,6 +1,7 @@
 """Where a training run starts, given a checkpoint and its steps."""
 
 import types
+from typing import Any
 
 import gin
 import numpy as np
@@ -14,10 +15,10 @@ from synth_mtf.run import checks
 
 def start(path, steps, latest=None):
   gin_files.parse([], ["utils.get_variable_dtype.master_dtype = 'float32'"])
-  run = types.SimpleNamespace(
+  run: Any = types.SimpleNamespace(
     init_checkpoint=path, dataset_split='train', train_steps=steps
   )
-  folder = types.SimpleNamespace(latest=lambda: latest)
+  folder: Any = types.SimpleNamespace(latest=lambda: latest)
   return checks.training_start(run, folder)
 
 
