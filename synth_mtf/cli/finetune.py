@@ -5,6 +5,7 @@ import os
 
 from synth_mtf.cli import arguments, data, stages
 from synth_mtf.commands import run_folder, stages as commands
+from synth_mtf.commands.command import Command
 from synth_mtf.errors import UserError
 
 
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _new(
   args: argparse.Namespace, given: commands.Given
-) -> list[commands.Command]:
+) -> list[Command]:
   """Returns the command that finetunes into a new folder."""
   if not args.source:
     raise UserError(

@@ -4,6 +4,7 @@ import argparse
 
 from synth_mtf.cli import arguments, stages
 from synth_mtf.commands import run_folder, stages as commands, variants
+from synth_mtf.commands.command import Command
 from synth_mtf.errors import UserError
 
 _SIZE = 'tiny'
@@ -71,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _new(
   args: argparse.Namespace, given: commands.Given
-) -> list[commands.Command]:
+) -> list[Command]:
   """Returns the commands that pretrain a new model."""
   if not args.variant:
     raise UserError(
