@@ -51,9 +51,7 @@ def run(args: argparse.Namespace) -> int:
   return stages.run(commands.resume(there, args.steps, given), args)
 
 
-def _new(
-  args: argparse.Namespace, given: commands.Given
-) -> list[Command]:
+def _new(args: argparse.Namespace, given: commands.Given) -> list[Command]:
   """Returns the command that finetunes into a new folder."""
   if not args.source:
     raise UserError(

@@ -70,9 +70,7 @@ def run(args: argparse.Namespace) -> int:
   return stages.run(commands.resume(there, args.steps, given), args)
 
 
-def _new(
-  args: argparse.Namespace, given: commands.Given
-) -> list[Command]:
+def _new(args: argparse.Namespace, given: commands.Given) -> list[Command]:
   """Returns the commands that pretrain a new model."""
   if not args.variant:
     raise UserError(
