@@ -101,13 +101,18 @@ def _remove() -> None:
 def get(name: str) -> seqio.dataset_providers.DatasetProviderBase:
   """Returns the task or mixture `name`; a UserError suggests similar names."""
   register()
-  if name not in _known():
+  if not _is_known(name):
     raise UserError(f'unknown task or mixture {name!r}{_nearest(name)}')
   return seqio.get_mixture_or_task(name)
 
 
 def _known() -> list[str]:
   return [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
+
+
+def _is_known(name: str) -> bool:
+  registries = seqio.TaskRegistry, seqio.MixtureRegistry
+  return any(name in registry.names() for registry in registries)
 
 
 def _nearest(name: str) -> str:
@@ -250,8 +255,8 @@ def _new_name(name: str) -> str:
     f'{PREFIX} in front',
   )
   # A table shows our tasks without the prefix.
-  taken = {name, PREFIX + name} & {*_known()}
-  formats.expect(not taken, f'the name {name!r} is taken', 'another')
+  is_taken = _is_known(name) or _is_known(PREFIX + name)
+  formats.expect(not is_taken, f'the name {name!r} is taken', 'another')
   return name
 
 
@@ -317,7 +322,7 @@ def _register_mixture(name: str, parts: Any) -> None:
   formats.check_json(parts, dict, name)
   formats.expect(parts, f'the mixture {name} without parts', 'tasks and rates')
   for part, rate in parts.items():
-    if part not in _known():
+    if not _is_known(part):
       raise ValueError(f'unknown task or mixture {part!r}{_nearest(part)}')
     number = re.fullmatch(r'(?=.*[1-9])\d*\.?\d+', str(rate))
     formats.expect(number, f'the rate {rate!r}', 'a number such as 0.1')

@@ -264,9 +264,16 @@ class Saver(tf.train.CheckpointSaverHook):
     }
 
   def after_create_session(self, session: tf.Session, _coord: Any) -> None:
-    """Saves the step at which this process starts, as the host does."""
+    """Saves the step at which this process starts, unless it was restored.
+
+    The host saves it in any case. Another process of the run, a little later,
+    may still read the files that it would replace.
+    """
     step = session.run(self._global_step_tensor)
-    self._save(session, step)
+    if f'model.ckpt-{step}' in Folder(self._checkpoint_dir).checkpoints:
+      self._due = time.monotonic() + self.seconds
+    else:
+      self._save(session, step)
     self._timer.update_last_triggered_step(step)
 
   def after_run(self, run_context: Any, run_values: Any) -> None:

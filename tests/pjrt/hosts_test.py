@@ -52,11 +52,12 @@ class Host:
     ]
     environment = {
       **os.environ,
+      'PYTHONHASHSEED': '0',
       'SYNTH_MTF_PROGRESS_SECONDS': '0.1',
       'XLA_FLAGS': f'--xla_force_host_platform_device_count={devices}',
     }
     self.process = subprocess.Popen(
-      [program, *words],
+      [*program, *words],
       env=environment,
       stdout=subprocess.PIPE,
       stderr=subprocess.STDOUT,
@@ -77,7 +78,7 @@ def start(programs):
     port = free_port()
     return [
       Host(
-        programs / 'synth-mtf',
+        [programs / 'synth-mtf'],
         model_dir,
         folder,
         DEVICES,
@@ -136,6 +137,57 @@ def test_two_hosts_compute_what_one_does(start, data, tmp_path):
     np.testing.assert_allclose(
       trained(found, name), trained(expected, name), 1e-4, 2e-5, name
     )
+
+
+# A process whose checkpoints take long to read.
+LATE = """
+import sys, time
+import tensorflow.compat.v1 as tf
+from synth_mtf import cli
+
+restore = tf.train.Saver.restore
+
+def late(*arguments):
+  time.sleep(8)
+  restore(*arguments)
+
+tf.train.Saver.restore = late
+sys.exit(cli.main())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+def test_a_late_host_reads_the_checkpoint_of_a_session(data, tmp_path):
+  """A session saves in two parts; a run on devices, later, in one."""
+  folder = tmp_path / 'run'
+  words = [
+    *('transformer', f'--model_dir={folder}', f'--data_dir={data}'),
+    *('--vocabulary=bytes', *t5_main.REPEATABLE),
+    "--gin_param=utils.run.mesh_shape = 'batch:2'",
+    "--gin_param=utils.run.mesh_devices = ['cpu:0', 'cpu:0']",
+    '--gin_param=utils.run.batch_size = 8',
+    '--gin_param=utils.run.train_steps = 1',
+  ]
+  subprocess.run([PROGRAM, *words], check=True, timeout=900)
+  assert (folder / 'model.ckpt-1.data-00001-of-00002').exists()
+  port = free_port()
+  programs = [PROGRAM], [sys.executable, '-c', LATE]
+  started = [
+    Host(
+      program,
+      *(folder, data, DEVICES, 2),
+      [
+        f'--coordinator_address=localhost:{port}',
+        '--num_processes=2',
+        f'--process_id={number}',
+      ],
+    )
+    for number, program in enumerate(programs)
+  ]
+  for output, status in [host.wait() for host in started]:
+    assert not status, output
+  assert (folder / 'model.ckpt-2.index').exists()
 
 
 @pytest.mark.slow
