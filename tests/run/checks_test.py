@@ -48,7 +48,7 @@ COLA = "--gin_param=MIXTURE_NAME = 'synth_glue_cola_v002'"
     ([run_param("mesh_shape = 'batch:3'")], 'does not divide'),
     ([run_param("variable_filter = '^no'")], r"'\^no' matches no variable"),
     ([run_param("mode = 'eval'")], "'eval' needs a checkpoint"),
-    (['--vocabulary=/no.model'], "'/no.model' does not exist"),
+    (['--vocabulary=/no.model'], '/no.model does not exist'),
     (['--vocabulary={folder}/a.model'], "a.model' cannot be read"),
     (['--data_dir={folder}'], 'no file corpus/'),
     (['--data_dir={folder}', COLA], 'CoLA/train.tsv:2: .*2'),
