@@ -3,7 +3,6 @@
 import argparse
 
 from synth_mtf.cli import arguments, data, stages
-from synth_mtf.commands import run_folder, stages as commands
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Evaluates."""
+  from synth_mtf.commands import run_folder, stages as commands
+
   stages.look(args.folder)
   given = stages.given(args)
   there, step = run_folder.get(args.folder)

@@ -2,11 +2,15 @@
 
 import argparse
 import os
+from typing import TYPE_CHECKING
 
 from synth_mtf.cli import arguments, data, stages
-from synth_mtf.commands import run_folder, stages as commands
 from synth_mtf.commands.command import Command
 from synth_mtf.errors import UserError
+
+if TYPE_CHECKING:
+  from synth_mtf.commands.run_folder import RunFolder
+  from synth_mtf.commands.stages import Given
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--steps',
     type=arguments.at_least(1),
     help='of finetuning, those before a continuation included (default: '
-    f'{commands.STEPS})',
+    f'{stages.STEPS})',
   )
   stages.add_training(parser)
   stages.add_data(parser)
@@ -42,6 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Finetunes."""
+  from synth_mtf.commands import run_folder, stages as commands
+
   stages.look(args.folder, args.source or '')
   given = stages.given(args)
   there = run_folder.find(args.folder)
@@ -51,8 +57,10 @@ def run(args: argparse.Namespace) -> int:
   return stages.run(commands.resume(there, args.steps, given), args)
 
 
-def _new(args: argparse.Namespace, given: commands.Given) -> list[Command]:
+def _new(args: argparse.Namespace, given: 'Given') -> list[Command]:
   """Returns the command that finetunes into a new folder."""
+  from synth_mtf.commands import run_folder, stages as commands
+
   if not args.source:
     raise UserError(
       f'{args.folder} holds no run yet: give the model to start from, '
@@ -61,7 +69,7 @@ def _new(args: argparse.Namespace, given: commands.Given) -> list[Command]:
   source, step = run_folder.get(args.source)
   task = _task(args)
   data.check_names([task])
-  steps = args.steps or commands.STEPS
+  steps = args.steps or stages.STEPS
   return commands.finetune(args.folder, source, step, task, steps, given)
 
 
@@ -80,8 +88,10 @@ def _task(args: argparse.Namespace) -> str:
   return arguments.name_in_task_file(os.path.expanduser(files))
 
 
-def _check_same(there: run_folder.RunFolder, args: argparse.Namespace) -> None:
+def _check_same(there: 'RunFolder', args: argparse.Namespace) -> None:
   """Refuses a folder with another run than the one that is asked for."""
+  from synth_mtf.commands import run_folder
+
   start = there.init_checkpoint
   if not start:
     raise UserError(

@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Sequence
 
 from synth_mtf.cli import arguments, stages
-from synth_mtf.commands import run_folder, stages as commands
 from synth_mtf.errors import UserError
 from synth_mtf.storage import filesystem
 
@@ -43,6 +42,8 @@ def add_arguments(parser: arguments.Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Prints a line for each input; all else goes to standard error."""
+  from synth_mtf.commands import run_folder, stages as commands
+
   stages.look(args.folder)
   given = stages.given(args)
   there, step = run_folder.get(args.folder)

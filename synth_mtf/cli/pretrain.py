@@ -1,11 +1,15 @@
 """`synth-mtf pretrain`: trains a new model on text, or continues a run."""
 
 import argparse
+from typing import TYPE_CHECKING
 
 from synth_mtf.cli import arguments, stages
-from synth_mtf.commands import run_folder, stages as commands, variants
+from synth_mtf.commands import variants
 from synth_mtf.commands.command import Command
 from synth_mtf.errors import UserError
+
+if TYPE_CHECKING:
+  from synth_mtf.commands.stages import Given
 
 _SIZE = 'tiny'
 
@@ -40,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--steps',
     type=arguments.at_least(1),
     help='of training, those before a continuation included (default: '
-    f'{commands.STEPS})',
+    f'{stages.STEPS})',
   )
   add(
     '--vocabulary_size',
@@ -55,6 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Pretrains."""
+  from synth_mtf.commands import run_folder, stages as commands
+
   stages.look(args.folder)
   given = stages.given(args)
   there = run_folder.find(args.folder)
@@ -70,8 +76,10 @@ def run(args: argparse.Namespace) -> int:
   return stages.run(commands.resume(there, args.steps, given), args)
 
 
-def _new(args: argparse.Namespace, given: commands.Given) -> list[Command]:
+def _new(args: argparse.Namespace, given: 'Given') -> list[Command]:
   """Returns the commands that pretrain a new model."""
+  from synth_mtf.commands import stages as commands
+
   if not args.variant:
     raise UserError(
       f'{args.folder} holds no run yet: give --variant, such as R+V. The '
@@ -86,7 +94,7 @@ def _new(args: argparse.Namespace, given: commands.Given) -> list[Command]:
     args.folder,
     args.size or _SIZE,
     args.variant,
-    args.steps or commands.STEPS,
+    args.steps or stages.STEPS,
     given,
     args.vocabulary_size,
   )

@@ -4,14 +4,17 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from synth_mtf import cli
 from synth_mtf.cli import arguments, loading
 from synth_mtf.commands.command import Command
-from synth_mtf.commands.run_folder import SETTINGS
-from synth_mtf.commands.stages import Given
 from synth_mtf.run import process
 
+if TYPE_CHECKING:
+  from synth_mtf.commands.stages import Given
+
+STEPS = 1000  # of training, unless a command says more
 _DEVICES = ('cpu', 'gpu', 'tpu')
 
 
@@ -83,8 +86,11 @@ def add_training(parser: argparse.ArgumentParser) -> None:
   )
 
 
-def given(args: argparse.Namespace) -> Given:
+def given(args: argparse.Namespace) -> 'Given':
   """Returns what the flags of `add_arguments` and the others say."""
+  from synth_mtf.commands.run_folder import SETTINGS
+  from synth_mtf.commands.stages import Given
+
   arguments.check_gin_files(args.gin_file)
   words = vars(args)
   return Given(

@@ -14,7 +14,6 @@ from synth_mtf.commands.command import Command
 from synth_mtf.commands.run_folder import RunFolder
 from synth_mtf.errors import UserError
 
-STEPS = 1000
 ROWS = 8  # of a batch on a laptop; run files have those of a TPU
 _LAPTOP = 'runs/cpu.gin'
 _VOCABULARY = 'vocabulary.model'

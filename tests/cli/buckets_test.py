@@ -162,7 +162,8 @@ def arguments_of(parser, name=''):
 def cases():
   """Each argument of each command, forbidden; other statuses once for each."""
   found = {x for x in arguments_of(cli.parser()) if x[1] in PATHS}
-  forbidden, others = [], {}
+  forbidden: list[tuple[str, str, int]] = []
+  others: dict[tuple[str, int], tuple[str, str, int]] = {}
   for name, dest in sorted(found - NOT_REACHED):
     forbidden.append((name, dest, 403))
     others |= {(dest, status): (name, dest, status) for status in (401, 404)}

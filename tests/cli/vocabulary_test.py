@@ -78,7 +78,7 @@ def test_the_size_is_t5s_by_default():
 
 def test_without_text_the_flags_are_named(tmp_path):
   status, _, err = run('vocabulary', '--out', tmp_path / 'a.model')
-  assert status == 2 and '--data_dir, --task_file, or both' in err
+  assert status == 2 and '--text, --data_dir or --task_file' in err
 
 
 def test_sources_take_turns_and_texts_come_once():
