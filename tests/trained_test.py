@@ -125,7 +125,7 @@ def test_batches_change_nothing_and_gin_is_left_alone(folder, tmp_path):
     found = one.attention(INPUTS, TARGETS)
     assert found.stacks['cross'].weights.shape == (2, 3, 3, 11, 32)
   assert gin.config_str() == before
-  with pytest.raises(RuntimeError, match='closed'):
+  with pytest.raises(UserError, match='closed'):
     one.predict(INPUTS)
 
 

@@ -157,6 +157,10 @@ def write(path: str, attention: Attention) -> None:
 
 def read(path: str) -> Attention:
   """Reads a file that `write` wrote; raises a UserError for any other."""
+  if not filesystem.exists(path):
+    raise UserError(
+      f'{path} does not exist; `synth-mtf attention RUN --out {path}` writes one'
+    )
   data = filesystem.read(path, _MOST_BYTES)
   try:
     content = io.BytesIO(data)

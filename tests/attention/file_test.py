@@ -67,7 +67,10 @@ def test_an_example_is_cut_to_its_tokens(shared):
     *((text, 'x.npz is not a file of') for text in (b'', b'PK\x03\x04', b'a')),
     ({'a': 1}, 'x.npz is not a file of'),
     ({'format': 2}, 'format 2, expected 1'),
-    (None, 'No such file .*`synth-mtf attention RUN --out .*x.npz` writes one'),
+    (
+      None,
+      'does not exist; `synth-mtf attention RUN --out .*x.npz` writes one',
+    ),
   ],
 )
 def test_what_cannot_be_read(tmp_path, content, message):

@@ -155,7 +155,7 @@ def test_a_run_without_configuration_is_reported(runs, here, tmp_path):
     ),
     ('attention {}/../broken --text=a', 'damaged'),
     ('report no_such', 'no_such does not exist; expected a model folder'),
-    ('report {} --attention=x.npz', 'x.npz cannot be read: .*No such file'),
+    ('report {} --attention=x.npz', 'x.npz does not exist; .* writes one'),
     ('report {} --out=no/such/x.html', 'expected a file'),
     ('report {} --target=x', 'expected inputs'),
     ('report {} --attention=x.npz --text=a', 'leave it out to use --text'),
