@@ -159,7 +159,8 @@ def read(path: str) -> Attention:
   """Reads a file that `write` wrote; raises a UserError for any other."""
   if not filesystem.exists(path):
     raise UserError(
-      f'{path} does not exist; `synth-mtf attention RUN --out {path}` writes one'
+      f'{path} does not exist; `synth-mtf attention RUN --out {path}` writes '
+      'one'
     )
   data = filesystem.read(path, _MOST_BYTES)
   try:

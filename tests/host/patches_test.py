@@ -44,7 +44,7 @@ def test_mesh_tensorflow_finds_what_newer_tensorflow_moved():
 def test_t5s_main_runs_inside_a_context_and_nobody_else_does(monkeypatch):
   @contextlib.contextmanager
   def elsewhere(model_dir, tpu):
-    yield f'{model_dir} of {tpu}'
+    yield {'model_dir': f'{model_dir} of {tpu}'}
 
   monkeypatch.setattr(mesh_transformer_main, 'utils', utils)
   patches.each_run_inside(elsewhere)
