@@ -17,7 +17,6 @@ from synth_mtf.storage import remembered
 
 OF_XLA = 'XLA_FLAGS'
 OF_TENSORFLOW = 'TF_XLA_FLAGS'
-_DISABLED = '--xla_disable_hlo_passes'
 _SECONDS = 300  # for TensorFlow to be imported
 # What makes a package read the flags of a variable.
 _READERS = {
@@ -88,23 +87,6 @@ def fault(name: str) -> str | None:
   if flags.startswith('--'):  # and not a file of flags, which may change
     remembered.put(question, True)
   return None
-
-
-def disable_pass(name: str) -> None:
-  """Makes XLA leave out a pass, in addition to what the user's flags say.
-
-  Call it before XLA reads its flags. A file of flags stays as it is.
-
-  Args:
-    name: of a pass of XLA's compiler.
-  """
-  flags = os.environ.get(OF_XLA, '').strip()
-  if flags and not flags.startswith('--'):
-    return
-  merged, count = re.subn(rf'{_DISABLED}=[^\s\'"]+', rf'\g<0>,{name}', flags)
-  if not count:
-    merged = f'{flags} {_DISABLED}={name}'.strip()
-  os.environ[OF_XLA] = merged
 
 
 def _refusal(program: str) -> str | None:

@@ -9,7 +9,7 @@ import mesh_tensorflow as mtf
 from absl import logging
 
 from synth_mtf.errors import UserError
-from synth_mtf.host import jax_support, tpu_runtime, xla_flags
+from synth_mtf.host import jax_support, tpu_runtime
 from synth_mtf.pjrt.hosts import Hosts
 
 # What JAX adds to its errors, which is advice for programs of other kinds.
@@ -33,9 +33,6 @@ def check_tensorflow(setting: str) -> None:
 def find(kind: str) -> list[jax.Device]:
   """Returns all devices of a kind; call it before JAX runs anything."""
   jax.config.update('jax_enable_x64', True)  # steps are counted in int64
-  if kind == 'cpu' and jax.__version_info__ < (0, 5):
-    # It leaves products to oneDNN's reference code, which is slow.
-    xla_flags.disable_pass('onednn-matmul-rewriter')
   errors = []
   for platform in jax_support.platforms(kind):
     try:

@@ -3,14 +3,12 @@
 import importlib.metadata
 import os
 import subprocess
-import sys
 
 import pytest
 
 from synth_mtf.errors import UserError
 from synth_mtf.host import xla_flags
 from tests.cli import command
-from tests.conftest import CHECKOUT
 
 pytestmark = pytest.mark.slow  # starts processes
 
@@ -33,48 +31,6 @@ def test_without_flags_no_process_starts(monkeypatch, flags):
     monkeypatch.setenv('XLA_FLAGS', flags)
   monkeypatch.setattr(subprocess, 'run', no_process)
   xla_flags.check(xla_flags.OF_XLA)
-
-
-@pytest.mark.parametrize(
-  ('flags', 'merged'),
-  [
-    ('', '--xla_disable_hlo_passes=cse'),
-    (GOOD, f'{GOOD} --xla_disable_hlo_passes=cse'),
-    (
-      f'--xla_disable_hlo_passes=a,b {GOOD}',
-      f'--xla_disable_hlo_passes=a,b,cse {GOOD}',
-    ),
-    ('a_file_of_flags', 'a_file_of_flags'),
-  ],
-)
-def test_a_pass_is_disabled_besides_the_users(monkeypatch, flags, merged):
-  monkeypatch.setenv('XLA_FLAGS', flags)
-  xla_flags.disable_pass('cse')
-  assert os.environ['XLA_FLAGS'] == merged
-
-
-# Products of this size are what oneDNN's rewriter takes.
-PRODUCT = """
-import jax, jax.numpy as jnp
-from synth_mtf.pjrt import devices
-devices.find('cpu')
-x = jnp.ones([512, 512], jnp.float32)
-print(jax.jit(lambda x: x @ x).lower(x).compile().as_text())
-"""
-
-
-@pytest.mark.xla
-def test_products_on_a_cpu_are_not_those_of_onednn():
-  """Which are slow in JAX before 0.5."""
-  done = subprocess.run(
-    [sys.executable, '-c', PRODUCT],
-    capture_output=True,
-    text=True,
-    check=True,
-    cwd=CHECKOUT,
-  )
-  assert 'dot(' in done.stdout
-  assert '__onednn' not in done.stdout
 
 
 @pytest.mark.parametrize(

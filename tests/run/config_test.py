@@ -186,7 +186,7 @@ def test_good_values(read, binding):
     ('dropout_rate = 1.5', 'expected a number from 0 to below 1'),
     ('dropout_rate = 1', 'expected a number from 0 to below 1'),
     ('num_layer = 3', "nothing reads num_layer; did you mean 'num_layers'"),
-    ('learning_rate = 3', 'nothing reads learning_rate; what is read: .*d_kv'),
+    ('rate_of_mine = 3', 'nothing reads rate_of_mine; what is read: .*d_kv'),
   ],
 )
 def test_a_wrong_value(read, binding, message):
