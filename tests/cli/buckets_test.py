@@ -281,6 +281,8 @@ def refusal(*words):
 @pytest.mark.parametrize('status', made_up_gcs.STATUSES)
 @pytest.mark.parametrize('name', FLAGS)
 def test_a_flag_of_a_run(name, status, made_data):
+  if name == 't5_tfds_data_dir' and status != made_up_gcs.STATUSES[0]:
+    pytest.skip('seqio keeps the first folder for the whole process')
   path = BUCKET.format(status=status)
   given = f'synth_*={path}' if name == 'task_data_dirs' else path
   words = ['--model_dir=run', f'--data_dir={made_data}']
