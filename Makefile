@@ -114,6 +114,9 @@ $(INSTALLED): setup.py $(CONSTRAINTS) $(FOR_TPU)
 	  --constraint $(CONSTRAINTS) uv
 	$(UV) pip install --python $(BIN)/python \
 	  --constraint $(CONSTRAINTS) --editable '.[dev]'
+	@# seqio's tfds-nightly has the same files, and uv writes both at once.
+	$(UV) pip install --python $(BIN)/python --constraint $(CONSTRAINTS) \
+	  --no-deps --reinstall-package tensorflow-datasets tensorflow-datasets
 	$(if $(TPU),$(UV) pip install --python $(BIN)/python \
 	  --reinstall --no-deps --requirement $(FOR_TPU))
 	@touch $@

@@ -38,12 +38,12 @@ def run(args: argparse.Namespace) -> int:
 
   stages.look(args.folder)
   given = stages.given(args)
-  there, step = run_folder.get(args.folder)
-  if args.task and not there.settings.get('task_file'):
+  trained, step = run_folder.get(args.folder)
+  if args.task and not trained.settings.get('task_file'):
     data.check_names([args.task])
   return stages.run(
     commands.evaluate(
-      there,
+      trained,
       'all' if args.all else step,
       args.task,
       args.split,

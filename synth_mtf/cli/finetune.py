@@ -50,11 +50,11 @@ def run(args: argparse.Namespace) -> int:
 
   stages.look(args.folder, args.source or '')
   given = stages.given(args)
-  there = run_folder.find(args.folder)
-  if there is None:
+  existing = run_folder.find(args.folder)
+  if existing is None:
     return stages.run(_new(args, given), args)
-  _check_same(there, args)
-  return stages.run(commands.resume(there, args.steps, given), args)
+  _check_same(existing, args)
+  return stages.run(commands.resume(existing, args.steps, given), args)
 
 
 def _new(args: argparse.Namespace, given: 'Given') -> list[Command]:
@@ -88,11 +88,11 @@ def _task(args: argparse.Namespace) -> str:
   return arguments.name_in_task_file(os.path.expanduser(files))
 
 
-def _check_same(there: 'RunFolder', args: argparse.Namespace) -> None:
+def _check_same(existing: 'RunFolder', args: argparse.Namespace) -> None:
   """Refuses a folder with another run than the one that is asked for."""
   from synth_mtf.commands import run_folder
 
-  start = there.init_checkpoint
+  start = existing.init_checkpoint
   if not start:
     raise UserError(
       f'{args.folder} holds a model that was not finetuned: give another '
@@ -108,9 +108,9 @@ def _check_same(there: 'RunFolder', args: argparse.Namespace) -> None:
         f'from {args.source}: leave --from out to continue it, or give another '
         'folder'
       )
-  task = args.task or (_task(args) if args.task_file else there.task)
-  if task != there.task:
+  task = args.task or (_task(args) if args.task_file else existing.task)
+  if task != existing.task:
     raise UserError(
-      f'{args.folder} is finetuned on {there.task}, not on {task}: leave the '
-      'task out to continue, or give another folder'
+      f'{args.folder} is finetuned on {existing.task}, not on {task}: leave '
+      'the task out to continue, or give another folder'
     )

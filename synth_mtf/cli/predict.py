@@ -46,11 +46,11 @@ def run(args: argparse.Namespace) -> int:
 
   stages.look(args.folder)
   given = stages.given(args)
-  there, step = run_folder.get(args.folder)
-  there.checkpoint(step)
-  if there.is_pretraining:
+  trained, step = run_folder.get(args.folder)
+  trained.checkpoint(step)
+  if trained.is_pretraining:
     print(
-      f'note: {there.name} is pretrained only: it continues with what fills '
+      f'note: {trained.name} is pretrained only: it continues with what fills '
       'the gaps of a text. Finetune it to have it answer.',
       file=sys.stderr,
     )
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         file.writelines(f'{line}\n' for line in _lines(args.texts))
     outputs = os.path.join(folder, 'outputs')
     made = commands.predict(
-      there, step, inputs, outputs, args.beams, args.max_length, given
+      trained, step, inputs, outputs, args.beams, args.max_length, given
     )
     if args.dry_run:
       return stages.run(made, args)

@@ -63,17 +63,17 @@ def run(args: argparse.Namespace) -> int:
 
   stages.look(args.folder)
   given = stages.given(args)
-  there = run_folder.find(args.folder)
-  if there is None:
+  existing = run_folder.find(args.folder)
+  if existing is None:
     return stages.run(_new(args, given), args)
-  if there.init_checkpoint:
+  if existing.init_checkpoint:
     raise UserError(
       f'{args.folder} holds a model that was finetuned from '
-      f'{there.init_checkpoint}: continue it with `synth-mtf finetune '
+      f'{existing.init_checkpoint}: continue it with `synth-mtf finetune '
       f'{args.folder}`, or pretrain into another folder'
     )
-  commands.check_same(there, args.size, args.variant)
-  return stages.run(commands.resume(there, args.steps, given), args)
+  commands.check_same(existing, args.size, args.variant)
+  return stages.run(commands.resume(existing, args.steps, given), args)
 
 
 def _new(args: argparse.Namespace, given: 'Given') -> list[Command]:

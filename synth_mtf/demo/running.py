@@ -80,7 +80,9 @@ class Runner:
           self._start(*self._todo.popleft(), running)
         if not self._followed:
           return
-        readers = {one.process.reader: one for one in self._followed}
+        readers = {
+          followed.process.reader: followed for followed in self._followed
+        }
         for reader in connection.wait([*readers]):
           self._hear(readers[reader])
 
@@ -90,7 +92,9 @@ class Runner:
       return True
     if len(self._followed) == _AT_ONCE:
       return False
-    if stage.is_timed or any(one.stage.is_timed for one in self._followed):
+    if stage.is_timed or any(
+      followed.stage.is_timed for followed in self._followed
+    ):
       return False
     return stage.after is None or stage.after.exists()
 
@@ -110,31 +114,31 @@ class Runner:
     running.append(process)
     self._followed.append(_Followed(stage, name, title, process))
 
-  def _hear(self, one: _Followed) -> None:
+  def _hear(self, followed: _Followed) -> None:
     """Shows what a stage says, or that it has ended."""
-    lines = one.process.lines()
+    lines = followed.process.lines()
     if lines is None:
-      self._followed.remove(one)
-      self._end(one)
+      self._followed.remove(followed)
+      self._end(followed)
       return
     for line in lines:
-      self._hear_line(one, line.rstrip())
+      self._hear_line(followed, line.rstrip())
 
-  def _hear_line(self, one: _Followed, line: str) -> None:
-    run = one.name.partition(':')[0]
-    one.last = line
+  def _hear_line(self, followed: _Followed, line: str) -> None:
+    run = followed.name.partition(':')[0]
+    followed.last = line
     score = re.match(r'\d+  (\S+  \S+ .*)', line)
-    if one.error or line.startswith((_ERROR, 'Traceback')):
-      one.error += line.removeprefix(_ERROR) + '\n'
+    if followed.error or line.startswith((_ERROR, 'Traceback')):
+      followed.error += line.removeprefix(_ERROR) + '\n'
     elif line.startswith('warning: '):
-      self._console.line(f'{one.title}  {line}')
+      self._console.line(f'{followed.title}  {line}')
     elif score:
       self._console.line(f'  {run}: {score[1]}')
     elif line.startswith('Starts after step '):
       self._console.line(f'  {run}: {line}')
     elif not line.startswith(('Log: ', 'Wrote ', 'Done in ')):
-      self._pace.hear(one.stage, line)
-      one.progress = _shortened(line)
+      self._pace.hear(followed.stage, line)
+      followed.progress = _shortened(line)
       self._show(takes_long=line.endswith('...'))
 
   def _show(self, takes_long: bool) -> None:
@@ -144,28 +148,33 @@ class Runner:
       takes_long: whether one of them begins what may take minutes.
     """
     parts = [self._pace.left()]
-    for one in self._followed:
-      parts.append(one.progress and f'{one.name}  {one.progress}')
+    for followed in self._followed:
+      parts.append(
+        followed.progress and f'{followed.name}  {followed.progress}'
+      )
     text = ' | '.join(filter(None, parts))
     if takes_long:
       self._console.start('', text)
     else:
       self._console.update(text)
 
-  def _end(self, one: _Followed) -> None:
+  def _end(self, followed: _Followed) -> None:
     """Marks a stage as done, or raises its error."""
-    status = one.process.status()
+    status = followed.process.status()
     if not status:
-      self._pace.end(one.stage)
-      self._console.line(f'{one.title}  {one.last}')  # Done in 42 s: ...
+      self._pace.end(followed.stage)
+      self._console.line(
+        f'{followed.title}  {followed.last}'
+      )  # Done in 42 s: ...
       return
-    self._console.line(f'{one.title}  failed')
-    reason = one.error.strip()
+    self._console.line(f'{followed.title}  failed')
+    reason = followed.error.strip()
     if status == 2:
       raise UserError(reason)
+    log = followed.stage.model_dir / 'log'
     raise RunFailed(
-      f'{one.title}: {reason or processes.died(status)}\nThe log is '
-      f'{one.stage.model_dir / "log"}; the same command resumes this stage.'
+      f'{followed.title}: {reason or processes.died(status)}\nThe log is '
+      f'{log}; the same command resumes this stage.'
     )
 
 
