@@ -121,7 +121,7 @@ def test_two_hosts_compute_what_one_does(start, data, tmp_path):
       host.wait() for host in start(tmp_path / 'two', data, data, steps=steps)
     ]:
       assert not status, output
-  host = Host(PROGRAM, tmp_path / 'one', data, 2 * DEVICES, 6)
+  host = Host([PROGRAM], tmp_path / 'one', data, 2 * DEVICES, 6)
   output, status = host.wait()
   assert not status, output
   assert losses(tmp_path / 'two')[-1] == pytest.approx(
