@@ -23,6 +23,7 @@ from tests.cli.command import PROGRAM
 
 # Before JAX 0.5, a host of CPUs has one device.
 DEVICES = 1 if jax.__version__.startswith('0.4.') else 4
+MESH = f"--gin_param=utils.run.mesh_shape = 'model:2,batch:{DEVICES}'"
 
 
 @pytest.fixture(scope='module')
@@ -39,11 +40,10 @@ def free_port():
 class Host:
   """A process of a run."""
 
-  def __init__(self, program, model_dir, data, devices, steps, flags=()):
+  def __init__(self, program, model_dir, data, devices, steps, *flags):
     words = [
       *('transformer', '--device=cpu', f'--model_dir={model_dir}'),
       *(f'--data_dir={data}', '--vocabulary=bytes', *t5_main.REPEATABLE),
-      f"--gin_param=utils.run.mesh_shape = 'model:2,batch:{DEVICES}'",
       '--gin_param=utils.run.batch_size = 8',
       '--gin_param=utils.run.save_checkpoints_steps = 3',
       '--gin_param=dropout_rate = 0.1',
@@ -83,11 +83,10 @@ def start(programs):
         folder,
         DEVICES,
         steps,
-        [
-          f'--coordinator_address=localhost:{port}',
-          f'--num_processes={len(data)}',
-          f'--process_id={number}',
-        ],
+        MESH,
+        f'--coordinator_address=localhost:{port}',
+        f'--num_processes={len(data)}',
+        f'--process_id={number}',
       )
       for number, folder in enumerate(data)
     ]
@@ -121,7 +120,7 @@ def test_two_hosts_compute_what_one_does(start, data, tmp_path):
       host.wait() for host in start(tmp_path / 'two', data, data, steps=steps)
     ]:
       assert not status, output
-  host = Host([PROGRAM], tmp_path / 'one', data, 2 * DEVICES, 6)
+  host = Host([PROGRAM], tmp_path / 'one', data, 2 * DEVICES, 6, MESH)
   output, status = host.wait()
   assert not status, output
   assert losses(tmp_path / 'two')[-1] == pytest.approx(
@@ -177,16 +176,17 @@ def test_a_late_host_reads_the_checkpoint_of_a_session(data, tmp_path):
     Host(
       program,
       *(folder, data, DEVICES, 2),
-      [
-        f'--coordinator_address=localhost:{port}',
-        '--num_processes=2',
-        f'--process_id={number}',
-      ],
+      f'--coordinator_address=localhost:{port}',
+      '--num_processes=2',
+      f'--process_id={number}',
     )
     for number, program in enumerate(programs)
   ]
   for output, status in [host.wait() for host in started]:
     assert not status, output
+    # runs/cpu.gin, which is for one core, has named no other mesh.
+    mesh = f'Mesh: batch:{2 * DEVICES}, all devices, in place of one core ('
+    assert mesh in output
   assert (folder / 'model.ckpt-2.index').exists()
 
 
