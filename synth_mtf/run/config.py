@@ -217,7 +217,7 @@ _BY_NAME: dict[str, Check] = {
 
 def read(model_dir: str, tpu: str | None = None) -> RunConfig:
   """Returns the run that gin describes, after checking all gin values."""
-  _check_values()
+  check_values()
   run = RunConfig(model_dir=model_dir, tpu=tpu)
   run.resolve()
   if run.lengths is not None or run.mode not in ('eval', 'score_eval'):
@@ -247,7 +247,7 @@ def _check_lengths(run: RunConfig) -> None:
     )
 
 
-def _check_values() -> None:
+def check_values() -> None:
   """Checks that gin values have the types that their functions expect.
 
   The host accepts any value, and fails on a wrong one late: while building a
