@@ -19,8 +19,12 @@ gc.set_threshold(200_000, 10, 10)  # imports make no garbage
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 # Without it, a TensorFlow for TPUs waits for the TPU of this machine.
 os.environ.setdefault('TPU_LOAD_LIBRARY', '0')
+# XLA compiles a training step in a quarter of the time, and the programs of
+# tests are small. `tests/pjrt/losses.py` has XLA's own level.
+_QUICK_XLA = '--xla_backend_optimization_level=0'
+os.environ.setdefault('XLA_FLAGS', _QUICK_XLA)
 
-from synth_mtf.host import patches, tpu_runtime
+from synth_mtf.host import patches, tpu_runtime, xla_flags
 
 patches.prepare_host()
 
@@ -86,7 +90,13 @@ def _no_settings_of_the_user():
     patch.setattr(padding, '_LEAST', 0)
     # No metric of a few examples is slow, however busy this machine is.
     patch.setattr(standard_error, '_MOST_SECONDS', 60.0)
+    patch.setattr(xla_flags, 'fault', _fault_of_flags)
     yield
+
+
+def _fault_of_flags(name, fault=xla_flags.fault):
+  """Spares the processes that try the flags of these tests."""
+  return None if os.environ.get(name) == _QUICK_XLA else fault(name)
 
 
 @pytest.fixture(autouse=True)

@@ -183,54 +183,37 @@ WARM_UP = (
 )
 
 
-@pytest.mark.parametrize(
-  'name, ours', [('synthesizer_rpa', [OURS]), ('dynamic_convolution', [])]
-)
-def test_commands(program, published, tmp_path, name, ours):  # noqa: F811
-  """Train, evaluate the perplexity, finetune, decode."""
-  model = [f'{n}.gin' for n in (SHARED, f'models/{name}', *ours)]
-  started, finetuned = (f'{name}-{n}' for n in ('start', 'end'))
+@pytest.fixture
+def command(program, published):  # noqa: F811
+  """Runs a command with published files on a folder of that name."""
+  prefix = f'--gin_location_prefix={published}/'
 
-  def command(folder, more, *bindings):
-    words = ['dataset.gin', *model, *more]
-    prefix = f'--gin_location_prefix={published}/'
+  def run(folder, model, more, *bindings):
+    words = [f'{name}.gin' for name in ('dataset', SHARED, *model, *more)]
     return program(folder, words, *SMALL, *bindings, flags=[prefix])
 
+  return run
+
+
+def train(command, folder, *model):
   trained = command(
-    started,
-    ['learning_rate_schedules/rsqrt_no_ramp_down.gin'],
+    folder,
+    model,
+    ['learning_rate_schedules/rsqrt_no_ramp_down'],
     "MIXTURE_NAME = 'synth_text_span_corruption'",
     'utils.run.train_steps = 2',
     'dropout_rate = 0.0',
   )
   assert Checkpoint(str(trained)).step == 2
-  command(
-    started,
-    ['perplexity_eval.gin'],
-    COLA,
-    "utils.run.dataset_split = 'validation'",
-    'utils.run.eval_checkpoint_step = -1',
-    'utils.run.perplexity_eval_steps = 2',
-  )
-  assert list(trained.glob('eval_synth_glue_cola_v002_validation*'))
-  found = Checkpoint(
-    str(
-      command(
-        finetuned,
-        [f'{trained}/operative_config.gin'],
-        COLA,
-        *WARM_UP,
-        'utils.run.train_steps = 4',
-        f"utils.run.init_checkpoint = '{trained}/model.ckpt-2'",
-      )
-    )
-  )
-  assert found.step == 4
-  assert not any('/Synthesizer/' in n for n in found.variables)
+  return trained
+
+
+def decode(command, tmp_path, folder, *model):
   (tmp_path / 'inputs.txt').write_text('cola sentence: A.\n')
   command(
-    finetuned,
-    ['infer.gin', 'greedy_decode.gin'],
+    folder,
+    model,
+    ['infer', 'greedy_decode'],
     COLA,
     SHORT,
     'infer_checkpoint_step = -1',
@@ -238,3 +221,37 @@ def test_commands(program, published, tmp_path, name, ours):  # noqa: F811
     f"output_filename = '{tmp_path}/outputs.txt'",
   )
   assert list(tmp_path.glob('outputs.txt-*'))
+
+
+def test_a_convolution_trains_and_decodes(command, tmp_path):
+  model = 'models/dynamic_convolution'
+  train(command, 'convolution', model)
+  decode(command, tmp_path, 'convolution', model)
+
+
+def test_ours_trains_is_finetuned_and_decodes(command, tmp_path):
+  model = 'models/synthesizer_rpa', OURS
+  trained = train(command, 'started', *model)
+  command(
+    'started',
+    model,
+    ['perplexity_eval'],
+    COLA,
+    "utils.run.dataset_split = 'validation'",
+    'utils.run.eval_checkpoint_step = -1',
+    'utils.run.perplexity_eval_steps = 2',
+  )
+  assert list(trained.glob('eval_synth_glue_cola_v002_validation*'))
+  finetuned = command(
+    'finetuned',
+    model,
+    [f'{trained}/operative_config'],
+    COLA,
+    *WARM_UP,
+    'utils.run.train_steps = 4',
+    f"utils.run.init_checkpoint = '{trained}/model.ckpt-2'",
+  )
+  found = Checkpoint(str(finetuned))
+  assert found.step == 4
+  assert not any('/Synthesizer/' in n for n in found.variables)
+  decode(command, tmp_path, 'finetuned', *model)

@@ -99,18 +99,17 @@ def assert_same(path, other):
     np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
-def test_checkpoints_are_those_of_the_session(run, trained, tmp_path):
-  run(tmp_path, DROPOUT, steps=6)
+def test_checkpoints_are_those_of_the_session(trained, in_session):
+  folders = trained, in_session(6)
   found, expected = (
-    tf.train.load_checkpoint(f'{folder}/model.ckpt-6')
-    for folder in (trained, tmp_path)
+    tf.train.load_checkpoint(f'{folder}/model.ckpt-6') for folder in folders
   )
   for facts in ('get_variable_to_shape_map', 'get_variable_to_dtype_map'):
     assert getattr(found, facts)() == getattr(expected, facts)()
   # The pointer and what is kept are alike, too.
   for name in ('checkpoint', 'operative_config.gin'):
     assert (trained / name).exists()
-  pointers = [(f / 'checkpoint').read_text() for f in (trained, tmp_path)]
+  pointers = [(folder / 'checkpoint').read_text() for folder in folders]
   assert pointers[0] == pointers[1]
 
 

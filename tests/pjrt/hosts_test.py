@@ -55,7 +55,10 @@ class Host:
       **os.environ,
       'PYTHONHASHSEED': '0',
       'SYNTH_MTF_PROGRESS_SECONDS': '0.1',
-      'XLA_FLAGS': f'--xla_force_host_platform_device_count={devices}',
+      'XLA_FLAGS': (
+        f'{os.environ["XLA_FLAGS"]} '
+        f'--xla_force_host_platform_device_count={devices}'
+      ),
     }
     self.process = subprocess.Popen(
       [*program, *words],
@@ -116,13 +119,13 @@ def trained(checkpoint, name):
 @pytest.mark.xla
 def test_two_hosts_compute_what_one_does(start, data, tmp_path):
   """A run on two hosts that is continued, and one on the devices of both."""
+  one = Host([PROGRAM], tmp_path / 'one', data, 2 * DEVICES, 6, MESH)
   for steps in (3, 6):
     for output, status in [
       host.wait() for host in start(tmp_path / 'two', data, data, steps=steps)
     ]:
       assert not status, output
-  host = Host([PROGRAM], tmp_path / 'one', data, 2 * DEVICES, 6, MESH)
-  output, status = host.wait()
+  output, status = one.wait()
   assert not status, output
   assert losses(tmp_path / 'two')[-1] == pytest.approx(
     losses(tmp_path / 'one')[-1], rel=1e-5
@@ -225,23 +228,23 @@ def test_a_signal_ends_a_perplexity_beside_the_service(in_session):
 @pytest.mark.slow
 @pytest.mark.xla
 def test_a_late_host_reads_the_checkpoint_of_a_session(
-  in_session, data, tmp_path
+  in_session, programs, data, tmp_path
 ):
   """A session saves in two parts; a run on devices, later, in one."""
   source, _ = in_session
   folder = shutil.copytree(source, tmp_path / 'run')
   assert (folder / 'model.ckpt-1.data-00001-of-00002').exists()
   port = free_port()
-  programs = [PROGRAM], [sys.executable, '-c', LATE]
+  commands = [programs / 'synth-mtf'], [sys.executable, '-c', LATE]
   started = [
     Host(
-      program,
+      command,
       *(folder, data, DEVICES, 2),
       f'--coordinator_address=localhost:{port}',
       '--num_processes=2',
       f'--process_id={number}',
     )
-    for number, program in enumerate(programs)
+    for number, command in enumerate(commands)
   ]
   for output, status in [host.wait() for host in started]:
     assert not status, output

@@ -1,15 +1,16 @@
 """Trains by JAX's devices and by TensorFlow's session, from the same weights.
 
-    python -m tests.pjrt.losses [--nudges 4] VARIANT MESH [VARIANT MESH ...]
+    python -m tests.pjrt.losses [--nudges 4] [VARIANT MESH PLATFORM ...]
 
-prints a line of JSON for each: the losses of 20 steps of Adafactor on 8 CPU
+prints a line of JSON for each: the losses of steps of Adafactor on 8 CPU
 devices, or on one for the mesh `batch:1`, and those of a session. A variant
-`SelfAttention` is T5 itself. Rounding may grow without a fault: nudges are
-further sessions, in which each initial weight is a neighbouring float32. With
-`--platform gpu`, the program for GPUs runs on the CPU.
+`SelfAttention` is T5 itself. The program of each platform, `cpu` or `gpu`, runs
+on the CPU. Rounding may grow without a fault: nudges are further sessions, in
+which each initial weight is a neighbouring float32.
 """
 
 import argparse
+import functools
 import json
 import os
 from collections.abc import Mapping
@@ -33,7 +34,6 @@ from synth_mtf.pjrt import devices, estimator
 from synth_mtf.pjrt.placement import Devices
 from tests.pjrt.setting import Setting
 
-STEPS = 20
 Values = Mapping[str, npt.NDArray[Any]]
 
 
@@ -51,19 +51,19 @@ def setting(variant: str, mesh: str) -> Setting:
 
 def train(
   configured: Setting,
+  steps: int,
   programs: Any = None,
   start: Values | None = None,
   seed: int = 2,
-  steps: int = STEPS,
 ) -> tuple[list[float], Values]:
   """Returns the loss of each step and the initial values of the variables.
 
   Args:
     configured: the model, its mesh and the batch of all steps.
+    steps: how many.
     programs: compiles for devices; None trains in the session.
     start: the initial values, if they are given.
     seed: of the initial values otherwise.
-    steps: how many.
   """
   configured.parse()
   with tf.Graph().as_default(), tf.variable_scope('', use_resource=True):
@@ -118,29 +118,33 @@ def nudged(start: Values, draw: int) -> Values:
 
 def main() -> None:
   parser = argparse.ArgumentParser(description=__doc__.split('\n', 1)[0])
-  parser.add_argument('pairs', nargs='+', metavar='VARIANT MESH')
+  parser.add_argument('words', nargs='+', metavar='VARIANT MESH PLATFORM')
+  parser.add_argument('--steps', type=int, default=20)
   parser.add_argument('--nudges', type=int, default=0)
   parser.add_argument('--seed', type=int, default=2)
-  parser.add_argument('--platform', default='cpu')
   arguments = parser.parse_args()
   flags.FLAGS.mark_as_parsed()
   tf.logging.set_verbosity(tf.logging.ERROR)
   found = devices.find('cpu')
-  words = arguments.pairs
-  for variant, mesh in zip(words[::2], words[1::2], strict=True):
+  steps = arguments.steps
+
+  @functools.cache
+  def session(variant: str) -> tuple[list[float], Values]:
+    return train(setting(variant, 'batch:1'), steps, seed=arguments.seed)
+
+  words = iter(arguments.words)
+  for variant, mesh, platform in zip(words, words, words, strict=True):
     cores = mtf.convert_to_shape(mesh).size
     programs = estimator.Programs(Devices(found[:cores]))
-    programs.devices.platform = arguments.platform
-    in_session = setting(variant, 'batch:1')
-    of_session, start = train(in_session, seed=arguments.seed)
-    of_devices, _ = train(setting(variant, mesh), programs, start)
+    programs.devices.platform = platform
+    of_session, start = session(variant)
+    of_devices, _ = train(setting(variant, mesh), steps, programs, start)
     proof = {
-      'variant': variant,
-      'mesh': mesh,
+      'where': f'{variant} on {mesh}, {platform}',
       'devices': of_devices,
       'session': of_session,
       'nudged': [
-        train(in_session, start=nudged(start, draw))[0]
+        train(setting(variant, 'batch:1'), steps, start=nudged(start, draw))[0]
         for draw in range(arguments.nudges)
       ],
     }

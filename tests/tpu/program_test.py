@@ -13,11 +13,19 @@ from tests.tpu import program
 pytestmark = pytest.mark.slow  # builds TPU programs
 
 OURS = [v for v in model.VARIANTS if not v.startswith('original_')]
-# Batch-shared; local and pairwise; with neighbours.
-DEFAULT = ['random', 'random_dense_vanilla', 'convolution']
+# Local, pairwise and batch-shared in every kind of program; batch-shared alone;
+# with neighbours.
+DEFAULT = [
+  *(('random_dense_vanilla', kind) for kind in KINDS),
+  ('random', 'training'),
+  ('convolution', 'packed training'),
+  ('convolution', 'greedy decoding'),
+]
 
 PROGRAMS = [
-  pytest.param(v, kind, marks=[] if v in DEFAULT else pytest.mark.tpu_proof)
+  pytest.param(
+    v, kind, marks=[] if (v, kind) in DEFAULT else pytest.mark.tpu_proof
+  )
   for kind in KINDS
   for v in OURS
   # Linformer mixes all positions of a row and refuses packed rows.
@@ -58,11 +66,8 @@ RECOMPUTE = 'transformer.LayerStack.recompute_grads = True'
   [
     _base('random_vanilla', mesh='batch:2,model:4'),
     _base('random_vanilla', mesh='batch:8'),
-    *(
-      _base(variant, bindings=[saver])
-      for variant in ('random', 'random_vanilla')
-      for saver in (MICROBATCHES, RECOMPUTE)
-    ),
+    _base('random_vanilla', bindings=[MICROBATCHES]),
+    _base('random_vanilla', bindings=[RECOMPUTE]),
     _base(
       'random_vanilla',
       mesh='ensemble:2,batch:2,model:2',
