@@ -58,29 +58,50 @@ class Parser(_NamingParser):
   """
 
   anywhere = ''
+  _words: Sequence[str] = ()
 
   def __init__(self, **options: Any) -> None:
     super().__init__(**{'formatter_class': _Help, **options})
 
-  def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
-    namespace, unknown = super().parse_known_args(*args, **kwargs)
+  def parse_known_args(
+    self, args: Sequence[str] | None = None, namespace: Any = None
+  ) -> Any:
+    self._words = args or ()
+    namespace, unknown = super().parse_known_args(args, namespace)
     if self.anywhere:
       later = [word for word in unknown if not word.startswith('-')]
       unknown = [word for word in unknown if word.startswith('-')]
       before = getattr(namespace, self.anywhere)
       setattr(namespace, self.anywhere, [*before, *later])
     if unknown:
-      flag = unknown[0].partition('=')[0]
-      hint = nearest(flag, self._option_string_actions)
-      self.error(f'unrecognized arguments: {" ".join(unknown)}{hint}')
+      self._refuse(unknown)
     return namespace, unknown
 
+  def _refuse(self, unknown: Sequence[str]) -> NoReturn:
+    flag = unknown[0].partition('=')[0]
+    hint = nearest(flag, self._option_string_actions)
+    super().error(f'unrecognized arguments: {" ".join(unknown)}{hint}')
+
   def error(self, message: str) -> NoReturn:
+    # A mistyped flag is why a required one may be missing.
+    if message.startswith('the following arguments are required'):
+      unknown = [word for word in self._words if self._is_unknown(word)]
+      if unknown:
+        self._refuse(unknown)
     match = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
     if match:
       choice, choices = match.groups()
       message += nearest(choice, re.findall(r"[^', ]+", choices))
     super().error(message)
+
+  def _is_unknown(self, word: str) -> bool:
+    """Whether a word is a flag that the command does not have."""
+    flag = word.partition('=')[0]
+    return (
+      len(flag) > 2
+      and flag[:2] == '--'
+      and flag not in self._option_string_actions
+    )
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -240,8 +261,16 @@ def check_gin_files(files: Sequence[str], prefixes: Sequence[str] = ()) -> None:
     folders.append(os.path.join(*t5.submodule_search_locations, 'models/gin'))
   for file in files:
     candidates = [os.path.join(folder, file) for folder in folders]
-    if not any(_may_exist(candidate) for candidate in candidates):
-      raise UserError(paths.missing_gin_file(file, folders))
+    if any(_may_exist(candidate) for candidate in candidates):
+      continue
+    name = pathlib.PurePath(file).stem
+    variant = variants.paper_file(name)
+    if variant:
+      raise UserError(
+        f"gin file {file!r} does not exist: the paper's {name} is "
+        f'variants/{variant}.gin'
+      )
+    raise UserError(paths.missing_gin_file(file, folders))
 
 
 def add_runs(
@@ -289,7 +318,8 @@ class GinNames(Completed):
     for name in re.split('[,+]', names):
       file = f'{self._folder}/{name}.gin'
       if name not in known and not os.path.exists(file):
-        hint = nearest(file, [f'{self._folder}/{other}.gin' for other in known])
+        files = [f'{self._folder}/{other}.gin' for other in known]
+        hint = paths.nearest_gin_file(file, files)
         raise Unreadable(f"gin file '{file}' does not exist{hint}")
     return names
 

@@ -16,7 +16,7 @@ import gin
 from absl import flags
 
 from synth_mtf import paths
-from synth_mtf.errors import UserError, nearest
+from synth_mtf.errors import UserError, nearest, nearest_task
 from synth_mtf.host import tpu_runtime
 from synth_mtf.storage import filesystem
 
@@ -199,7 +199,7 @@ def _provider(name: str) -> str:
 
   known = [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
   return (
-    f'there is no task or mixture {name!r}{nearest(name, known)}\n'
+    f'there is no task or mixture {name!r}{nearest_task(name, known)}\n'
     'A task from your own module needs --module_import=<module>.'
   )
 

@@ -65,6 +65,41 @@ CASES = [
   ('evaluate {unsaved}', 'has no checkpoint yet: train first'),
   ('transformer', 'no flags are given: a run needs at least a folder'),
   ('transformer --gin_fil=a', "there is no flag --gin_fil; did you mean 'gin"),
+  (
+    'transformer --model_dir={new} --train_steps=100',
+    '--train_steps: give --gin_param="utils.run.train_steps = 100"',
+  ),
+  (
+    'transformer --model_dir={new} --mode finetune --nouse_model_api',
+    '--mode: give --gin_param="utils.run.mode = \'train\'"',
+  ),
+  (
+    'transformer --gin_file=sizes/tiny.gin',
+    'give the folder of the run, --mod',
+  ),
+  (
+    'transformer --size=tiny',
+    'there is no flag --size: give --gin_file=sizes/tiny.gin',
+  ),
+  ('transformer --variant R+V', 'give --gin_file=variants/random_vanilla.gin'),
+  (
+    'transformer --seed=3',
+    'give --gin_file=runs/repeatable.gin '
+    '--gin_param="mesh_train_dataset_fn.seed = 3"',
+  ),
+  (
+    'transformer --gin.utils.run.train_steps=100',
+    'give --gin_param="utils.run.train_steps = 100"',
+  ),
+  (
+    'transformer --gin_file=variants/R+V.gin',
+    "the paper's R+V is variants/random_vanilla.gin",
+  ),
+  ('transformer --gin_file=tiny.gin', "did you mean 'sizes/tiny.gin'?"),
+  (
+    'transformer --gin_file=sizes/tinny.gin',
+    "does not exist; did you mean 'sizes/tiny.gin'?\n",
+  ),
   ('transformer --task_file=a.yaml', '--task_file: a.yaml does not exist'),
   ('transformer --data_dir=nosuch', '--data_dir: nosuch does not exist'),
   (
@@ -93,6 +128,7 @@ CASES = [
   ('tasks --data_dir=nosuch', '--data_dir: nosuch does not exist'),
   ('tasks --data_dir={file}', 'is a file; expected a folder of official files'),
   ('tasks --task_file=a.yaml', '--task_file: a.yaml does not exist'),
+  ('tasks cola', "did you mean 'synth_glue_cola_v002' or 'glue_cola_v002'"),
   ('tasks synth_glue_cola', "did you mean 'synth_glue_cola_v002'"),
   ('cache --task=glue_cola --out=a', "did you mean 'synth_glue_cola_v002'"),
   ('cache --task={task} --out=', '--out: the name is empty: give the path'),
