@@ -13,7 +13,7 @@ import os
 import pathlib
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from synth_mtf import paths
 from synth_mtf.commands import variants
@@ -21,10 +21,16 @@ from synth_mtf.errors import UserError, nearest
 from synth_mtf.storage import filesystem, remembered
 from synth_mtf.storage.filesystem import Unreadable
 
+if TYPE_CHECKING:
+  from synth_mtf.host.written import Written
+
 _DATA_FOLDER = (
   'expected a folder of official files (docs/data.md shows the layout)'
 )
 
+# Flags with which gin knows other names, or ignores unknown ones.
+_OTHER_NAMES = '-+(module_import|skip_all_gin|additional_deprecated_gin)'
+_DEFAULTS = 'transformer/gin/defaults.gin'  # which T5's main reads first
 _TASK_FILE = '"Your own task" in docs/data.md shows such a file'
 _DATA_ENDINGS = ('.csv', '.tsv', '.txt', '.json', '.jsonl', '.ndjson')
 
@@ -239,7 +245,7 @@ def name_in_task_file(path: str) -> str:
 
 
 def check_flags_of_t5(words: Sequence[str]) -> None:
-  """Checks the files that flags of T5's main name.
+  """Checks the files that flags of T5's main name, and the names in gin.
 
   What the flags mean is up to T5's main, which checks everything again.
   """
@@ -247,18 +253,33 @@ def check_flags_of_t5(words: Sequence[str]) -> None:
   parser.add_argument('--data_dir', type=data_folder)
   parser.add_argument('--vocabulary', type=vocabulary_file)
   parser.add_argument('--task_file', type=task_files)
-  parser.add_argument('--gin_file', action='append', default=[])
-  parser.add_argument('--gin_location_prefix', action='append', default=[])
-  flags, _ = parser.parse_known_args(words)
-  check_gin_files(flags.gin_file, flags.gin_location_prefix)
+  flags, rest = parser.parse_known_args(words)
+  check_gin_of(rest)
+
+
+def check_gin_of(words: Sequence[str]) -> None:
+  """Checks the configuration that flags of T5's main describe."""
+  from synth_mtf.host import explanations, gin_files  # imports gin
+
+  parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+  for name in ('gin_file', 'gin_param', 'gin_location_prefix'):
+    parser.add_argument(f'--{name}', action='append', default=[])
+  flags, rest = parser.parse_known_args(words)
+  prefixes = [
+    folder for x in flags.gin_location_prefix for folder in x.split(',')
+  ]
+  check_gin_files(flags.gin_file, prefixes)
+  if any(re.match(_OTHER_NAMES, word) for word in rest):
+    return
+  read = _written(flags.gin_file, flags.gin_param, prefixes).macros_read
+  for name in gin_files.bindings('\n'.join(flags.gin_param)):
+    if name not in read and not re.search('[./]', name):
+      raise UserError(explanations.unread_macro(name, read))
 
 
 def check_gin_files(files: Sequence[str], prefixes: Sequence[str] = ()) -> None:
   """Checks that gin files exist where T5's main looks for them."""
-  folders = [*prefixes, '', paths.gin_path()]  # in this order
-  t5 = importlib.util.find_spec('t5')
-  if t5 and t5.submodule_search_locations:
-    folders.append(os.path.join(*t5.submodule_search_locations, 'models/gin'))
+  folders = _gin_folders(prefixes)
   for file in files:
     candidates = [os.path.join(folder, file) for folder in folders]
     if any(_may_exist(candidate) for candidate in candidates):
@@ -271,6 +292,39 @@ def check_gin_files(files: Sequence[str], prefixes: Sequence[str] = ()) -> None:
         f'variants/{variant}.gin'
       )
     raise UserError(paths.missing_gin_file(file, folders))
+
+
+def check_gin(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
+  """Checks gin files, bindings as in --gin_param, and the names in them."""
+  check_gin_files(files)
+  _written(files, bindings)
+
+
+def _written(
+  files: Sequence[str], bindings: Sequence[str], prefixes: Sequence[str] = ()
+) -> 'Written':
+  """Returns a configuration, whose syntax and names are checked."""
+  from synth_mtf.host.written import Written
+
+  configuration = Written(_gin_folders(prefixes))
+  for file in (*_package_folders('mesh_tensorflow', _DEFAULTS), *files):
+    configuration.add_file(file)
+  configuration.add_bindings(bindings)
+  configuration.check_names()
+  return configuration
+
+
+def _gin_folders(prefixes: Sequence[str]) -> list[str]:
+  """Returns where T5's main looks for gin files, in this order."""
+  t5s = _package_folders('t5', 'models/gin')
+  return [*prefixes, '', paths.gin_path(), *t5s]
+
+
+def _package_folders(package: str, path: str) -> list[str]:
+  """Returns a path in a package that is installed, without importing it."""
+  found = importlib.util.find_spec(package)
+  folders = (found and found.submodule_search_locations) or ()
+  return [os.path.join(folder, path) for folder in folders]
 
 
 def add_runs(

@@ -78,6 +78,35 @@ CASES = [
     'give the folder of the run, --mod',
   ),
   (
+    'transformer --gin_param=utils.run.train_stepz=5',
+    "'utils.run' has no parameter 'train_stepz'; did you mean 'train_steps'",
+  ),
+  (
+    'transformer --gin_param=utils.rnu.mode=5',
+    "knows nothing named 'utils.rnu'",
+  ),
+  (
+    'transformer --gin_param=trainsteps=5',
+    '--gin_param: nothing reads trainst',
+  ),
+  ('transformer --gin_param=run.mode', "gin syntax: Couldn't parse statement"),
+  ('transformer --gin_file={gin}', 'a.gin", line 2\n    Randm.max_length = 3'),
+  (
+    'pretrain {new} --variant=R --text={file} --gin_param=learning_rat=5',
+    "nothing reads learning_rat; did you mean 'learning_rate'?",
+  ),
+  (
+    'evaluate {unsaved} --gin_param=Randm.max_length=3',
+    "knows nothing named 'Randm'; did you mean 'Random'?",
+  ),
+  ('demo --gin_param=Randm.max_length=3', "knows nothing named 'Randm'; did"),
+  ('cost --gin_param=Randm.max_length=3', "knows nothing named 'Randm'; did"),
+  ('tasks --gin_param=rate_num_example.maximum=3', "'rate_num_examples'?"),
+  (
+    'checkpoint convert {run} {folder} --gin_file={gin}',
+    "knows nothing named 'Randm'; did you mean 'Random'?",
+  ),
+  (
     'transformer --size=tiny',
     'there is no flag --size: give --gin_file=sizes/tiny.gin',
   ),
@@ -227,6 +256,7 @@ def places(tmp_path_factory):
     (runs / name).mkdir()
   (runs / 'file').write_text('text')
   (runs / 'a.npz').write_text('text')
+  (runs / 'a.gin').write_text('import synth_mtf\nRandm.max_length = 3\n')
   (runs / 'a.csv').write_text('text,label')
   (runs / 'unsaved').mkdir()
   (runs / 'unsaved/operative_config.gin').write_text('run.train_steps = 8')
@@ -237,6 +267,7 @@ def places(tmp_path_factory):
     'runs': runs,
     'model': runs / 'a.model',
     'csv': runs / 'a.csv',
+    'gin': runs / 'a.gin',
     'npz': runs / 'a.npz',
     'unsaved': runs / 'unsaved',
     'task': 'synth_glue_cola_v002',
