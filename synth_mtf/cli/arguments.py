@@ -246,7 +246,8 @@ def check_gin_files(files: Sequence[str], prefixes: Sequence[str] = ()) -> None:
 
 def add_runs(
   parser: argparse.ArgumentParser,
-  what: str = 'model folders of any command, folders of `synth-mtf demo`',
+  what: str = 'model folders of any command, folders of `synth-mtf demo`, '
+  'folders of these',
   check: Callable[[str], str] = run_folder,
 ) -> None:
   """Adds the runs that a command reads."""
