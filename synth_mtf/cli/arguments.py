@@ -329,7 +329,8 @@ def _package_folders(package: str, path: str) -> list[str]:
 
 def add_runs(
   parser: argparse.ArgumentParser,
-  what: str = 'model folders of any command, folders of `synth-mtf demo`',
+  what: str = 'model folders of any command, folders of `synth-mtf demo`, '
+  'folders of these',
   check: Callable[[str], str] = run_folder,
 ) -> None:
   """Adds the runs that a command reads."""
