@@ -18,7 +18,7 @@ import yaml
 from t5.data import postprocessors
 from t5.evaluation import metrics
 
-from synth_mtf.errors import UserError, nearest
+from synth_mtf.errors import UserError, nearest, nearest_task
 from synth_mtf.storage import filesystem
 from synth_mtf.tasks import data_settings, task_readers, vocabulary
 from synth_mtf.tasks.files import formats, source
@@ -102,7 +102,8 @@ def get(name: str) -> seqio.dataset_providers.DatasetProviderBase:
   """Returns the task or mixture `name`; a UserError suggests similar names."""
   register()
   if not _is_known(name):
-    raise UserError(f'unknown task or mixture {name!r}{_nearest(name)}')
+    hint = nearest_task(name, _known())
+    raise UserError(f'unknown task or mixture {name!r}{hint}')
   return seqio.get_mixture_or_task(name)
 
 
@@ -113,10 +114,6 @@ def _known() -> list[str]:
 def _is_known(name: str) -> bool:
   registries = seqio.TaskRegistry, seqio.MixtureRegistry
   return any(name in registry.names() for registry in registries)
-
-
-def _nearest(name: str) -> str:
-  return nearest(PREFIX + name, _known()) or nearest(name, _known())
 
 
 def _load(path: str) -> tuple[dict[str, Any], dict[str, int]]:
@@ -323,7 +320,8 @@ def _register_mixture(name: str, parts: Any) -> None:
   formats.expect(parts, f'the mixture {name} without parts', 'tasks and rates')
   for part, rate in parts.items():
     if not _is_known(part):
-      raise ValueError(f'unknown task or mixture {part!r}{_nearest(part)}')
+      hint = nearest_task(part, _known())
+      raise ValueError(f'unknown task or mixture {part!r}{hint}')
     number = re.fullmatch(r'(?=.*[1-9])\d*\.?\d+', str(rate))
     formats.expect(number, f'the rate {rate!r}', 'a number such as 0.1')
   rates = [(part, float(rate)) for part, rate in parts.items()]

@@ -289,7 +289,8 @@ def _print_differences(first: Any, second: Any) -> None:
 def _convert(args: argparse.Namespace) -> None:
   loading.for_paths(args.folder)
   atomic.check_writable(args.folder, 'the new folder')
-  arguments.check_gin_files([*args.gin_file, *args.source_gin_file])
+  arguments.check_gin(args.gin_file, args.gin_param)
+  arguments.check_gin(args.source_gin_file)
   checkpoint = _opened(args.path)
   checkpoint.verify()
   with _gin():
@@ -367,7 +368,7 @@ def _export(args: argparse.Namespace) -> None:
 
 def _import(args: argparse.Namespace) -> None:
   atomic.check_new_folder(args.folder)
-  arguments.check_gin_files(args.gin_file)
+  arguments.check_gin(args.gin_file, args.gin_param)
   with _gin():
     from synth_mtf.attention import opening
     from synth_mtf.huggingface import config_file, importing
@@ -414,7 +415,7 @@ def _configured(
 
 def _check_model(text: str | None, file: str, args: argparse.Namespace) -> None:
   """Checks that the gin files of a model, or its configuration, are there."""
-  arguments.check_gin_files(args.gin_file)
+  arguments.check_gin(args.gin_file, args.gin_param)
   if not text and not args.gin_file:
     raise UserError(
       f'{file} does not describe the model: give its gin files, such as '

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from synth_mtf.cli import arguments
-from synth_mtf.errors import UserError, nearest
+from synth_mtf.errors import UserError, nearest_task
 from synth_mtf.results import printing
 
 _HEADERS = ('task', 'split', 'rows', 'released', 'faults', 'digest', 'files')
@@ -82,8 +82,9 @@ def check_names(names: Iterable[str], modules: Sequence[str] = ()) -> None:
     return
   for name in names:
     if name not in known:
-      similar = nearest(f'synth_{name}', known) or nearest(name, known)
-      raise UserError(f'unknown task or mixture {name!r}{similar}')
+      raise UserError(
+        f'unknown task or mixture {name!r}{nearest_task(name, known)}'
+      )
 
 
 def print_rows(names: Iterable[str], data_dir: str) -> list[Any]:

@@ -91,7 +91,7 @@ def given(args: argparse.Namespace) -> 'Given':
   from synth_mtf.commands.run_folder import SETTINGS
   from synth_mtf.commands.stages import Given
 
-  arguments.check_gin_files(args.gin_file)
+  arguments.check_gin(args.gin_file, args.gin_param)
   words = vars(args)
   return Given(
     settings={name: words.get(name) for name in SETTINGS},
@@ -121,6 +121,9 @@ def run(commands: Sequence[Command], args: argparse.Namespace) -> int:
     for command in commands:
       print(command)
     return 0
+  for command in commands:
+    if command.words[0] == 'transformer':  # before a vocabulary is trained
+      arguments.check_gin_of(command.words[1:])
   start(args)
   for command in commands:
     print(command, file=sys.stderr, flush=True)

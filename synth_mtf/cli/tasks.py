@@ -65,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
     return answer['status']
   if args.name:
     data.check_names([args.name], args.module_import)
+  if not args.module_import:
+    arguments.check_gin([], args.gin_param)
   process.load()
   data.import_modules(args)
   printed = io.StringIO()

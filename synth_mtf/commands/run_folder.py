@@ -74,6 +74,12 @@ class RunFolder:
     return checkpoint_folders.step_of(start) if start else 0
 
   @property
+  def has_mesh(self) -> bool:
+    """Whether a mesh is set; a run on all devices may leave none."""
+    names = 'run.mesh_shape', 'tpu_mesh_shape.tpu_topology'
+    return any(self.setting(name) is not None for name in names)
+
+  @property
   def last_step(self) -> int | None:
     """The step of the latest checkpoint, if there is any."""
     latest = Folder(self.folder).latest()

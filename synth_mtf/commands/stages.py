@@ -16,6 +16,7 @@ from synth_mtf.errors import UserError
 
 ROWS = 8  # of a batch on a laptop; run files have those of a TPU
 _LAPTOP = 'runs/cpu.gin'
+_ONE_CORE = 'model:1,batch:1'  # the mesh of this file
 _VOCABULARY = 'vocabulary.model'
 # A larger vocabulary would double the cost of the smallest size, which has an
 # embedding of 2,048 rows with T5's sentinels.
@@ -71,6 +72,29 @@ class Given:
       *self.gin_params,
       device=self.device,
       **{**settings, **given},
+    )
+
+  def continued(
+    self,
+    run: RunFolder,
+    gin_files: Sequence[str],
+    bindings: Mapping[str, Any],
+    settings: Mapping[str, str | None],
+  ) -> Command:
+    """Returns a run with the folder and the configuration of another one.
+
+    Args:
+      run: the other one.
+      gin_files: those after its own.
+      bindings: as in `run`.
+      settings: as in `run`.
+    """
+    mesh = None if self.device or run.has_mesh else _ONE_CORE
+    return self.run(
+      run.folder,
+      [run.gin_file, *gin_files],
+      {'utils.run.mesh_shape': mesh, **bindings},
+      settings,
     )
 
   @property
@@ -152,7 +176,7 @@ def resume(run: RunFolder, steps: int | None, given: Given) -> list[Command]:
       'continue, or another folder for another model.'
     )
   bindings = given.trained(last, given.batch_size)
-  return [given.run(run.folder, [run.gin_file], bindings, run.settings)]
+  return [given.continued(run, [], bindings, run.settings)]
 
 
 def finetune(
@@ -224,7 +248,7 @@ def evaluate(
     # The noise is drawn at each reading; all models get the same.
     'mesh_eval_dataset_fn.seed': 0 if is_perplexity else None,
   }
-  return [given.run(run.folder, [run.gin_file, *modes], bindings, run.settings)]
+  return [given.continued(run, modes, bindings, run.settings)]
 
 
 def predict(
@@ -266,7 +290,7 @@ def predict(
     'utils.run.batch_size': given.batch_size or ROWS,
   }
   known = {'vocabulary': run.settings.get('vocabulary')}
-  return [given.run(run.folder, [run.gin_file, 'infer.gin'], bindings, known)]
+  return [given.continued(run, ['infer.gin'], bindings, known)]
 
 
 def _within_tables(run: RunFolder) -> dict[str, int] | None:

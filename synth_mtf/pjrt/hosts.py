@@ -249,7 +249,8 @@ def joined(kind: str, given: tuple[str, Group] | None) -> Iterator[Hosts]:
 def _join(kind: str, given: tuple[str, Group] | None) -> Group:
   logging.getLogger('jax').setLevel(logging.WARNING)
   if given:
-    return _join_given(kind, *given)
+    where, group = given
+    return _join_given(kind, where, group) if group.size > 1 else group
   if kind == 'tpu':
     count = tpu_hosts.count()
     if count > 1:
@@ -272,8 +273,6 @@ def _join_slice(count: int) -> Group:
 
 
 def _join_given(kind: str, where: str, group: Group) -> Group:
-  if group.size == 1:
-    return group
   if kind == 'cpu':
     jax.config.update('jax_cpu_collectives_implementation', 'gloo')
   try:

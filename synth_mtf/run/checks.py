@@ -84,6 +84,7 @@ def check_run(
   with explanations.explained():
     flags_of_model_api.check()
     model_dirs.check(model_dir)
+    config.check_values()
     more = _default_mesh(way)
     run = config.read(model_dir, way.tpu)
     trains = run.mode == 'train'
@@ -115,16 +116,24 @@ def check_run(
 
 
 def _default_mesh(way: ways.Way) -> dict[str, Any]:
-  """Sets the mesh of a run that names none, and says so.
+  """Sets the mesh of a run that divides nothing among devices, and says so.
+
+  That is one without a mesh, or with a mesh of one core, as gin/runs/cpu.gin
+  has it and each run that continues from it.
 
   Returns it as an argument of `utils.run`: it belongs to the devices that are
   here, and operative_config.gin does not keep what a caller gives.
   """
   run, mesh = RunConfig(), way.default_mesh
-  if not mesh or run.names_mesh:
+  cores = mtf.convert_to_shape(mesh).size
+  is_one_of_many = run.names_mesh and run.mesh.size == 1 < cores
+  if not mesh or (run.names_mesh and not is_one_of_many):
     return {}
-  text = f'Mesh: {mesh}, all devices; utils.run.mesh_shape sets another one.'
-  if run.model_parallelism != 1:
+  text = f'Mesh: {mesh}, all devices'
+  if is_one_of_many:
+    text += f', in place of one core ({run.mesh.to_string})'
+  text += '; utils.run.mesh_shape sets another one.'
+  if not is_one_of_many and run.model_parallelism != 1:
     text += (
       ' utils.tpu_mesh_shape.model_parallelism = '
       f'{run.model_parallelism!r} has no effect without tpu_topology.'

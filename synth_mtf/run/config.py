@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 from absl import flags
 
 from synth_mtf.errors import UserError, nearest
-from synth_mtf.host import bindings, gin_files
+from synth_mtf.host import bindings, explanations, gin_files
 from synth_mtf.host.run_config import FEATURES, RunConfig
 
 MODES = (
@@ -217,7 +217,7 @@ _BY_NAME: dict[str, Check] = {
 
 def read(model_dir: str, tpu: str | None = None) -> RunConfig:
   """Returns the run that gin describes, after checking all gin values."""
-  _check_values()
+  check_values()
   run = RunConfig(model_dir=model_dir, tpu=tpu)
   run.resolve()
   if run.lengths is not None or run.mode not in ('eval', 'score_eval'):
@@ -247,7 +247,7 @@ def _check_lengths(run: RunConfig) -> None:
     )
 
 
-def _check_values() -> None:
+def check_values() -> None:
   """Checks that gin values have the types that their functions expect.
 
   The host accepts any value, and fails on a wrong one late: while building a
@@ -336,9 +336,4 @@ def _check_macros() -> None:
   params = flags.FLAGS.gin_param if flags.FLAGS.is_parsed() else None
   for name in gin_files.bindings('\n'.join(params or [])):
     if name not in read and not re.search('[./]', name):
-      hint = nearest(name, read) or f'; what is read: {", ".join(sorted(read))}'
-      raise UserError(
-        f'--gin_param: nothing reads {name}{hint}\n'
-        'A setting starts with the name of its function, as in '
-        'utils.run.train_steps.'
-      )
+      raise UserError(explanations.unread_macro(name, read))

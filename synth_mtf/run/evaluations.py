@@ -78,6 +78,9 @@ def _evaluate(
   folder = estimator.eval_dir(kwargs['name'])
   _show_missing_lock(folder)
   patches.keep_graph_from_events(folder)  # megabytes per task
+  step = step_of(kwargs['checkpoint_path'])
+  console = output.console_beside_log()
+  console.start(f'perplexity, step {step}', f'{kwargs["steps"]} batches ...')
   measured = evaluate(**kwargs)
   values = {
     metric: float(measured[metric])
@@ -92,7 +95,7 @@ def _evaluate(
     reasons={},
     task=dataset.name,
     split=config.dataset_split,
-    step=step_of(kwargs['checkpoint_path']),
+    step=step,
   )
   record(values, n=round(float(measured['num_eval_tokens'])), unit='token')
   if config.model_type == 'lm':

@@ -114,6 +114,23 @@ def test_a_pretrained_model_has_a_log_perplexity(day):
   assert '--gin_file=perplexity_eval.gin' in out
 
 
+@pytest.mark.xla
+def test_a_run_on_all_devices_is_evaluated_without_them(day):
+  """Its configuration has no mesh, which a session needs."""
+  words = (
+    '--variant=R',
+    '--text=my.txt',
+    '--vocabulary=runs/rv/vocabulary.model',
+  )
+  on_devices = 'pretrain', 'runs/on_devices', '--size=tiny', '--device=cpu'
+  run(*on_devices, '--steps=1', *words, *SMALL)
+  folder = day / 'runs/on_devices'
+  assert 'mesh_shape' not in (folder / 'operative_config.gin').read_text()
+  run('evaluate', 'runs/on_devices')
+  (path,) = folder.glob('*/metrics.json')
+  assert 'neg_log_perplexity' in path.read_text()
+
+
 def test_predictions_are_those_of_load(day, monkeypatch):
   texts = ['mood: film 7', 'mood: film 8']
   words = 'predict', 'runs/sent', '--max_length=8'

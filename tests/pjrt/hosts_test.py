@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -23,6 +24,7 @@ from tests.cli.command import PROGRAM
 
 # Before JAX 0.5, a host of CPUs has one device.
 DEVICES = 1 if jax.__version__.startswith('0.4.') else 4
+MESH = f"--gin_param=utils.run.mesh_shape = 'model:2,batch:{DEVICES}'"
 
 
 @pytest.fixture(scope='module')
@@ -39,11 +41,10 @@ def free_port():
 class Host:
   """A process of a run."""
 
-  def __init__(self, program, model_dir, data, devices, steps, flags=()):
+  def __init__(self, program, model_dir, data, devices, steps, *flags):
     words = [
       *('transformer', '--device=cpu', f'--model_dir={model_dir}'),
       *(f'--data_dir={data}', '--vocabulary=bytes', *t5_main.REPEATABLE),
-      f"--gin_param=utils.run.mesh_shape = 'model:2,batch:{DEVICES}'",
       '--gin_param=utils.run.batch_size = 8',
       '--gin_param=utils.run.save_checkpoints_steps = 3',
       '--gin_param=dropout_rate = 0.1',
@@ -83,11 +84,10 @@ def start(programs):
         folder,
         DEVICES,
         steps,
-        [
-          f'--coordinator_address=localhost:{port}',
-          f'--num_processes={len(data)}',
-          f'--process_id={number}',
-        ],
+        MESH,
+        f'--coordinator_address=localhost:{port}',
+        f'--num_processes={len(data)}',
+        f'--process_id={number}',
       )
       for number, folder in enumerate(data)
     ]
@@ -121,7 +121,7 @@ def test_two_hosts_compute_what_one_does(start, data, tmp_path):
       host.wait() for host in start(tmp_path / 'two', data, data, steps=steps)
     ]:
       assert not status, output
-  host = Host([PROGRAM], tmp_path / 'one', data, 2 * DEVICES, 6)
+  host = Host([PROGRAM], tmp_path / 'one', data, 2 * DEVICES, 6, MESH)
   output, status = host.wait()
   assert not status, output
   assert losses(tmp_path / 'two')[-1] == pytest.approx(
@@ -156,20 +156,80 @@ sys.exit(cli.main())
 """
 
 
-@pytest.mark.slow
-@pytest.mark.xla
-def test_a_late_host_reads_the_checkpoint_of_a_session(data, tmp_path):
-  """A session saves in two parts; a run on devices, later, in one."""
-  folder = tmp_path / 'run'
+# A session, then a perplexity on devices with JAX's service: a host alone does
+# not join otherwise.
+SESSION = """
+import sys
+from synth_mtf import cli
+from synth_mtf.pjrt import hosts
+
+words, train, perplexity = ([*part.split('\\n')] for part in sys.argv[1:])
+assert cli.main([*words, *train]) == 0
+hosts._join = lambda kind, given: hosts._join_given(kind, *given)
+sys.exit(cli.main([*words, *perplexity]))
+"""
+
+
+@pytest.fixture(scope='module')
+def in_session(data, tmp_path_factory):
+  """The folder of a session, and the process, which now evaluates it."""
+  folder = tmp_path_factory.mktemp('session') / 'run'
   words = [
     *('transformer', f'--model_dir={folder}', f'--data_dir={data}'),
     *('--vocabulary=bytes', *t5_main.REPEATABLE),
+    '--gin_param=utils.run.batch_size = 8',
+  ]
+  train = [
     "--gin_param=utils.run.mesh_shape = 'batch:2'",
     "--gin_param=utils.run.mesh_devices = ['cpu:0', 'cpu:0']",
-    '--gin_param=utils.run.batch_size = 8',
     '--gin_param=utils.run.train_steps = 1',
   ]
-  subprocess.run([PROGRAM, *words], check=True, timeout=900)
+  perplexity = [
+    *('--device=cpu', f'--coordinator_address=localhost:{free_port()}'),
+    *('--num_processes=1', '--process_id=0'),
+    '--gin_file=runs/perplexity_text.gin',
+    '--gin_param=utils.run.eval_checkpoint_step = -1',
+    '--gin_param=utils.run.perplexity_eval_steps = 100000',
+  ]
+  with subprocess.Popen(
+    [
+      sys.executable,
+      '-c',
+      SESSION,
+      *map('\n'.join, (words, train, perplexity)),
+    ],
+    env={**os.environ, 'PYTHONHASHSEED': '0'},
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+  ) as process:
+    for line in process.stdout:
+      if line.startswith('perplexity, step 1'):
+        break
+    yield folder, process
+    process.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+def test_a_signal_ends_a_perplexity_beside_the_service(in_session):
+  """JAX's service takes SIGTERM for itself, and only notes it."""
+  _, process = in_session
+  time.sleep(3)  # it computes batches now
+  process.send_signal(signal.SIGTERM)
+  output, _ = process.communicate(timeout=9)  # 10 s later, a thread ends it
+  assert process.returncode == 143
+  assert output == 'SIGTERM: ending the run.\nsynth-mtf: terminated\n'
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+def test_a_late_host_reads_the_checkpoint_of_a_session(
+  in_session, data, tmp_path
+):
+  """A session saves in two parts; a run on devices, later, in one."""
+  source, _ = in_session
+  folder = shutil.copytree(source, tmp_path / 'run')
   assert (folder / 'model.ckpt-1.data-00001-of-00002').exists()
   port = free_port()
   programs = [PROGRAM], [sys.executable, '-c', LATE]
@@ -177,16 +237,17 @@ def test_a_late_host_reads_the_checkpoint_of_a_session(data, tmp_path):
     Host(
       program,
       *(folder, data, DEVICES, 2),
-      [
-        f'--coordinator_address=localhost:{port}',
-        '--num_processes=2',
-        f'--process_id={number}',
-      ],
+      f'--coordinator_address=localhost:{port}',
+      '--num_processes=2',
+      f'--process_id={number}',
     )
     for number, program in enumerate(programs)
   ]
   for output, status in [host.wait() for host in started]:
     assert not status, output
+    # runs/cpu.gin, which is for one core, has named no other mesh.
+    mesh = f'Mesh: batch:{2 * DEVICES}, all devices, in place of one core ('
+    assert mesh in output
   assert (folder / 'model.ckpt-2.index').exists()
 
 

@@ -112,7 +112,7 @@ def test_the_stock_command_on_two_hosts(words, tmp_path):
       [
         *(sys.executable, '-m', 't5.models.mesh_transformer_main'),
         *(*t5_main.IMPORTS, *line),
-        "--gin_param=utils.run.mesh_shape = 'batch:2'",
+        t5_main.NO_MESH,
       ],
       env={
         **os.environ,
@@ -132,6 +132,7 @@ def test_the_stock_command_on_two_hosts(words, tmp_path):
   for host in hosts:
     output, _ = host.communicate(timeout=3000)
     assert not host.returncode, output
+    assert 'Mesh: batch:2, all devices; ' in output
   t5_main.synth_mtf_transformer(
     *words(one, no_dropout, '--device=cpu', steps=3)
   )

@@ -220,10 +220,9 @@ def test_metrics_in_a_folder_of_any_name_have_their_split(tmp_path):
   assert only(moved).results == [known]
 
 
-@pytest.mark.parametrize('name', ['nowhere', 'file', ''])
+@pytest.mark.parametrize('name', ['nowhere', 'file'])
 def test_a_folder_that_is_no_run(tmp_path, name):
   (tmp_path / 'file').write_text('')
-  made_runs.events(tmp_path / 'below' / 'a', (1, {'loss': 5.0}))
   with pytest.raises(UserError, match=f'{name} does not exist or holds no'):
     runs.read(os.path.join(tmp_path, name))
 
@@ -282,6 +281,15 @@ def test_runs_without_configuration_are_a_model_each(tmp_path):
   for folder in folders:
     made_runs.events(folder, (1, {'loss': 5.0}))
   assert names(*folders) == ['run, x/run', 'run, y/run']
+
+
+def test_a_folder_of_runs_of_any_names(tmp_path):
+  """Of which a sweep has some, three folders below."""
+  for name in ('runs/rv', 'runs/v10/finetune', 'runs/v9', 'runs/a/b/c/d'):
+    made_runs.trained(tmp_path / name)
+  (tmp_path / 'runs' / 'notes').mkdir()
+  found = [run.name for run in runs.read(str(tmp_path / 'runs'))]
+  assert found == [str(tmp_path / 'runs' / x) for x in ('rv', 'v9', 'v10')]
 
 
 def test_links_to_the_folder_itself_are_followed_once(tmp_path, monkeypatch):
