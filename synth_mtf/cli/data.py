@@ -63,6 +63,17 @@ def use(args: argparse.Namespace) -> None:
       os.environ[f'SYNTH_MTF_{name.upper()}'] = str(value)
 
 
+def check_task_files(args: argparse.Namespace) -> None:
+  """Refuses faults of task files before TensorFlow is imported."""
+  setting = os.environ.get('SYNTH_MTF_TASK_FILE')
+  if setting:
+    arguments.check_task_files(
+      setting,
+      has_modules=bool(getattr(args, 'module_import', None)),
+      is_cached=bool(os.environ.get('SYNTH_MTF_CACHE_DIR')),
+    )
+
+
 def import_modules(args: argparse.Namespace) -> None:
   """Imports the modules of --module_import, once the plugin is loaded."""
   if args.module_import:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from synth_mtf import cli
-from synth_mtf.cli import arguments, loading
+from synth_mtf.cli import arguments, data, loading
 from synth_mtf.commands.command import Command
 from synth_mtf.run import process
 
@@ -92,6 +92,7 @@ def given(args: argparse.Namespace) -> 'Given':
   from synth_mtf.commands.stages import Given
 
   arguments.check_gin(args.gin_file, args.gin_param)
+  data.check_task_files(args)
   words = vars(args)
   return Given(
     settings={name: words.get(name) for name in SETTINGS},
