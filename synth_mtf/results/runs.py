@@ -7,6 +7,7 @@ precedence over T5's own files.
 
 import ast
 import contextlib
+import dataclasses
 import functools
 import math
 import os
@@ -39,6 +40,8 @@ _NOT_LITERAL = (
   MemoryError,
   RecursionError,
 )
+# The greatest number of float32.
+_MOST = float(np.finfo(np.float32).max)
 # In the name of a checkpoint.
 _SEED = re.compile(r'((?:^|[^a-zA-Z])(?:seed|s)[-_=]?)\d+')
 
@@ -122,7 +125,7 @@ class Run:
     by_key = {}
     for folder, scalars in self.scalars.items():
       for result in _results(folder, scalars):
-        by_key[result.key] = result
+        by_key[result.key] = _within_range(result)
     return [by_key[key] for key in sorted(by_key)]
 
   @functools.cached_property
@@ -449,6 +452,21 @@ def _result(
     standard_error=error,
     **about,
   )
+
+
+def _within_range(result: records.Result) -> records.Result:
+  """Returns a result whose numbers can be averaged, squared and drawn.
+
+  No score is outside of float32, in which models compute.
+  """
+  error = result.standard_error
+  if error is not None and not abs(error) <= _MOST:
+    result = dataclasses.replace(result, standard_error=None)
+  value = result.value
+  if value is None or abs(value) <= _MOST:
+    return result
+  reason = f'{value:g} is outside the range of float32'
+  return dataclasses.replace(result, value=None, reason=reason)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import tensorflow.compat.v1 as tf
 
 import synth_mtf.progress  # noqa: F401  registers a name with gin
 from synth_mtf.errors import UserError
+from synth_mtf.figures import of_runs
 from synth_mtf.results import records, runs
 from tests.results import made_runs
 from tests.results.made_runs import COLA, only, result
@@ -32,6 +33,23 @@ def test_metrics_json_is_believed_before_event_files(tmp_path):
   known = result(value=3.0, n=4, standard_error=5.0)
   records.add_results(folder, [known], {'versions': {}, 'gin': ''})
   assert only(tmp_path).results == [known, result(metric='other', value=2.0)]
+
+
+def test_numbers_beyond_float32_are_not_defined(tmp_path):
+  made_runs.trained(tmp_path)
+  folder = str(tmp_path)
+  for step, value in enumerate([1e308, -1e308, 3e38]):
+    found = result(step=step, value=value, standard_error=abs(value))
+    records.add_results(folder, [found], {'versions': {}, 'gin': ''})
+  run = only(tmp_path)
+  assert [found.value for found in run.results] == [None, None, 3e38]
+  assert [found.standard_error for found in run.results] == [None, None, 3e38]
+  assert run.results[0].reason == '1e+308 is outside the range of float32'
+  (figure,) = of_runs.curves([run])
+  figure.canvas.draw()  # matplotlib fails where ticks overflow
+  # What the file says is kept.
+  records.add_results(folder, [result(step=9)], {'versions': {}, 'gin': ''})
+  assert records.read(folder)[0][0].value == pytest.approx(1e308)
 
 
 def test_origins_are_each_named_once_and_by_date(tmp_path):
