@@ -123,6 +123,14 @@ def at_least(least: int) -> Callable[[str], int]:
   return parse
 
 
+def seed(text: str) -> int:
+  """Checks a seed of TensorFlow."""
+  number = at_least(0)(text)
+  if number >= 2**63:
+    raise argparse.ArgumentTypeError(f'{text}: expected a number below 2**63')
+  return number
+
+
 def positive(text: str) -> float:
   """Checks that a number is above 0."""
   try:

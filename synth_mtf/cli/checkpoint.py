@@ -75,6 +75,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action='store_true',
     help="grow or shrink tables to the target's max_length",
   )
+  convert.add_argument(
+    '--seed',
+    type=arguments.seed,
+    default=0,
+    help='of the weights that the source does not have (default: 0)',
+  )
   convert.set_defaults(action=_convert)
 
   keep = actions.add_parser(
@@ -313,12 +319,12 @@ def _convert_opened(checkpoint: Any, args: argparse.Namespace) -> None:
       with foreign.bounded():
         source = model.build(checkpoint.vocab_size)
   gin_files.parse(args.gin_file, args.gin_param)
-  target = model.build(checkpoint.vocab_size)
+  target = model.build(checkpoint.vocab_size, seed=args.seed)
   if original.is_in(target):
     gin_files.parse(
       [*args.gin_file, original.GIN_FILE], [*args.gin_param, original.BINDING]
     )
-    ours = model.build(checkpoint.vocab_size)
+    ours = model.build(checkpoint.vocab_size, seed=args.seed)
     plan = conversion.Conversion(checkpoint, source, ours, args.resize)
     values = original.renamed(plan.values, target)
   else:

@@ -81,7 +81,7 @@ def add_training(parser: argparse.ArgumentParser) -> None:
   )
   add(
     '--seed',
-    type=arguments.at_least(0),
+    type=arguments.seed,
     help='makes the run repeatable (default: new random numbers)',
   )
 
