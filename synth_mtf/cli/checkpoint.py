@@ -75,6 +75,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action='store_true',
     help="grow or shrink tables to the target's max_length",
   )
+  convert.add_argument(
+    '--seed',
+    type=arguments.seed,
+    default=0,
+    help='of the weights that the source does not have (default: 0)',
+  )
   convert.set_defaults(action=_convert)
 
   keep = actions.add_parser(
@@ -289,7 +295,8 @@ def _print_differences(first: Any, second: Any) -> None:
 def _convert(args: argparse.Namespace) -> None:
   loading.for_paths(args.folder)
   atomic.check_writable(args.folder, 'the new folder')
-  arguments.check_gin_files([*args.gin_file, *args.source_gin_file])
+  arguments.check_gin(args.gin_file, args.gin_param)
+  arguments.check_gin(args.source_gin_file)
   checkpoint = _opened(args.path)
   checkpoint.verify()
   with _gin():
@@ -312,12 +319,12 @@ def _convert_opened(checkpoint: Any, args: argparse.Namespace) -> None:
       with foreign.bounded():
         source = model.build(checkpoint.vocab_size)
   gin_files.parse(args.gin_file, args.gin_param)
-  target = model.build(checkpoint.vocab_size)
+  target = model.build(checkpoint.vocab_size, seed=args.seed)
   if original.is_in(target):
     gin_files.parse(
       [*args.gin_file, original.GIN_FILE], [*args.gin_param, original.BINDING]
     )
-    ours = model.build(checkpoint.vocab_size)
+    ours = model.build(checkpoint.vocab_size, seed=args.seed)
     plan = conversion.Conversion(checkpoint, source, ours, args.resize)
     values = original.renamed(plan.values, target)
   else:
@@ -367,7 +374,7 @@ def _export(args: argparse.Namespace) -> None:
 
 def _import(args: argparse.Namespace) -> None:
   atomic.check_new_folder(args.folder)
-  arguments.check_gin_files(args.gin_file)
+  arguments.check_gin(args.gin_file, args.gin_param)
   with _gin():
     from synth_mtf.attention import opening
     from synth_mtf.huggingface import config_file, importing
@@ -414,7 +421,7 @@ def _configured(
 
 def _check_model(text: str | None, file: str, args: argparse.Namespace) -> None:
   """Checks that the gin files of a model, or its configuration, are there."""
-  arguments.check_gin_files(args.gin_file)
+  arguments.check_gin(args.gin_file, args.gin_param)
   if not text and not args.gin_file:
     raise UserError(
       f'{file} does not describe the model: give its gin files, such as '

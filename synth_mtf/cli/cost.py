@@ -110,7 +110,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
   """Prints a table, or the published counts next to our own."""
-  arguments.check_gin_files(args.gin_file)
+  arguments.check_gin(args.gin_file, args.gin_param)
   if args.paper:
     _print_published()
   elif args.device:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from synth_mtf.cli import arguments
-from synth_mtf.errors import UserError, nearest
+from synth_mtf.errors import UserError, nearest_task
 from synth_mtf.results import printing
 
 _HEADERS = ('task', 'split', 'rows', 'released', 'faults', 'digest', 'files')
@@ -63,6 +63,17 @@ def use(args: argparse.Namespace) -> None:
       os.environ[f'SYNTH_MTF_{name.upper()}'] = str(value)
 
 
+def check_task_files(args: argparse.Namespace) -> None:
+  """Refuses faults of task files before TensorFlow is imported."""
+  setting = os.environ.get('SYNTH_MTF_TASK_FILE')
+  if setting:
+    arguments.check_task_files(
+      setting,
+      has_modules=bool(getattr(args, 'module_import', None)),
+      is_cached=bool(os.environ.get('SYNTH_MTF_CACHE_DIR')),
+    )
+
+
 def import_modules(args: argparse.Namespace) -> None:
   """Imports the modules of --module_import, once the plugin is loaded."""
   if args.module_import:
@@ -82,8 +93,9 @@ def check_names(names: Iterable[str], modules: Sequence[str] = ()) -> None:
     return
   for name in names:
     if name not in known:
-      similar = nearest(f'synth_{name}', known) or nearest(name, known)
-      raise UserError(f'unknown task or mixture {name!r}{similar}')
+      raise UserError(
+        f'unknown task or mixture {name!r}{nearest_task(name, known)}'
+      )
 
 
 def print_rows(names: Iterable[str], data_dir: str) -> list[Any]:

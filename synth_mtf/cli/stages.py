@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from synth_mtf import cli
-from synth_mtf.cli import arguments, loading
+from synth_mtf.cli import arguments, data, loading
 from synth_mtf.commands.command import Command
 from synth_mtf.run import process
 
@@ -81,7 +81,7 @@ def add_training(parser: argparse.ArgumentParser) -> None:
   )
   add(
     '--seed',
-    type=arguments.at_least(0),
+    type=arguments.seed,
     help='makes the run repeatable (default: new random numbers)',
   )
 
@@ -91,7 +91,8 @@ def given(args: argparse.Namespace) -> 'Given':
   from synth_mtf.commands.run_folder import SETTINGS
   from synth_mtf.commands.stages import Given
 
-  arguments.check_gin_files(args.gin_file)
+  arguments.check_gin(args.gin_file, args.gin_param)
+  data.check_task_files(args)
   words = vars(args)
   return Given(
     settings={name: words.get(name) for name in SETTINGS},
@@ -121,6 +122,9 @@ def run(commands: Sequence[Command], args: argparse.Namespace) -> int:
     for command in commands:
       print(command)
     return 0
+  for command in commands:
+    if command.words[0] == 'transformer':  # before a vocabulary is trained
+      arguments.check_gin_of(command.words[1:])
   start(args)
   for command in commands:
     print(command, file=sys.stderr, flush=True)

@@ -13,8 +13,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags."""
   arguments.add_runs(
     parser,
-    'model folders of any command, folders of `synth-mtf demo`; runs that '
-    'differ only in their seeds are one row',
+    'model folders of any command, folders of `synth-mtf demo`, folders of '
+    'these; runs that differ only in their seeds are one row',
   )
   parser.add_argument(
     '--layout',

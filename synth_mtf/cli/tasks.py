@@ -65,6 +65,9 @@ def run(args: argparse.Namespace) -> int:
     return answer['status']
   if args.name:
     data.check_names([args.name], args.module_import)
+  if not args.module_import:
+    arguments.check_gin([], args.gin_param)
+  data.check_task_files(args)
   process.load()
   data.import_modules(args)
   printed = io.StringIO()

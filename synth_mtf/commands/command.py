@@ -17,7 +17,7 @@ class Command:
 
   def __str__(self) -> str:
     """The command as in the documents, for a shell; one flag on each line."""
-    name, *flags = map(_quoted, self.words)
+    name, *flags = map(quoted, self.words)
     return ' \\\n    '.join([f'synth-mtf {name}', *flags])
 
 
@@ -51,7 +51,7 @@ def vocabulary(out: str, size: int, **flags: str | None) -> Command:
   return Command(['vocabulary', *words, f'--out={out}', f'--size={size}'])
 
 
-def _quoted(word: str) -> str:
+def quoted(word: str) -> str:
   """Quotes a word for a shell, and of a flag its value alone if possible."""
   if shlex.quote(word) == word:
     return word

@@ -189,6 +189,20 @@ def test_t5_starts_other_variants(t5, tmp_path, variant):
     assert 0.8 < found[f'{ours(layer)}/random/R'].std() < 1.2
 
 
+def test_new_weights_repeat_and_depend_on_the_seed(t5, tmp_path):
+  def drawn(folder, *words):
+    to = str(tmp_path / folder)
+    files = [f'--gin_file={file}' for file in model.files('dense')]
+    sizes = [f'--gin_param={binding}' for binding in model.TINY]
+    command = ['checkpoint', 'convert', t5, to, *files, *sizes, *words]
+    assert run(*command)[0] == 0
+    return Checkpoint(to)[f'{ours(SELF)}/dense/W1']
+
+  first = drawn('first')
+  np.testing.assert_array_equal(drawn('again'), first)
+  assert (drawn('other', '--seed=1') != first).any()
+
+
 @with_or_without_cross
 def test_back_to_t5(t5, tmp_path, variant):
   mixture, _ = convert(t5, tmp_path / 'a', variant)

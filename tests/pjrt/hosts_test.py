@@ -206,6 +206,7 @@ def in_session(data, tmp_path_factory):
     stderr=subprocess.STDOUT,
     text=True,
   ) as process:
+    assert process.stdout is not None
     for line in process.stdout:
       if line.startswith('perplexity, step 1'):
         break
