@@ -18,18 +18,24 @@ _MOST_LINES = 50  # of oddities and of faults
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
   """Adds --data_dir, --vocabulary and --task_file."""
-  parser.add_argument(
-    '--data_dir',
-    type=arguments.data_folder,
-    metavar='FOLDER',
-    help='folder of official files (default: $SYNTH_MTF_DATA_DIR)',
-  )
+  add_files(parser)
   parser.add_argument(
     '--vocabulary',
     type=arguments.vocabulary_file,
     metavar='MODEL',
     help="a SentencePiece .model, or 'bytes' (default: that of the run or "
     '$SYNTH_MTF_VOCABULARY)',
+  )
+
+
+def add_files(parser: argparse.ArgumentParser) -> None:
+  """Adds --data_dir and --task_file."""
+  parser.add_argument(
+    '--data_dir',
+    type=arguments.data_folder,
+    metavar='FOLDER',
+    help='folder of official files (default: that of the run, if there is one, '
+    'or $SYNTH_MTF_DATA_DIR)',
   )
   parser.add_argument(
     '--task_file',

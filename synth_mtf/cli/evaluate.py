@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help="measures the log perplexity, not the task's metrics; of a pretrained "
     'model, that is the default',
   )
-  stages.add_data(parser)
+  data.add_files(parser)
   stages.add_arguments(parser)
 
 

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     f'{stages.STEPS})',
   )
   stages.add_training(parser)
-  stages.add_data(parser)
+  data.add_files(parser)
   stages.add_arguments(parser)
 
 

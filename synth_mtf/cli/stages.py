@@ -54,23 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
 
 
-def add_data(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags for data."""
-  parser.add_argument(
-    '--data_dir',
-    type=arguments.data_folder,
-    metavar='FOLDER',
-    help="folder of official files (default: the run's, or "
-    '$SYNTH_MTF_DATA_DIR)',
-  )
-  parser.add_argument(
-    '--task_file',
-    type=arguments.task_files,
-    metavar='YAML',
-    help='files that define tasks (docs/data.md)',
-  )
-
-
 def add_training(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of a run that trains."""
   add = parser.add_argument
