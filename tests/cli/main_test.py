@@ -58,7 +58,7 @@ def test_help_of_transformer_lists_the_flags_of_t5_and_ours():
     ('tabel x', "); did you mean 'table'?\n"),
     ('cost --siz=tiny', "arguments: --siz=tiny; did you mean '--size'?\n"),
     ('demo --nothing', 'unrecognized arguments: --nothing\n'),
-    ('vocabulary --txt=a', "--txt=a; did you mean '--text'?\n"),
+    ('vocabulary --txt=a', "--txt=a; did you mean '--text'"),
     ('table . --layout=glu', "did you mean 'glue'?\n"),
     ('plot . --text=a --task=b', '--task: not allowed with'),
     ('demo --steps 0', '1 or more'),
