@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from synth_mtf import cli
-from synth_mtf.cli import arguments, loading
+from synth_mtf.cli import arguments, data, loading
 from synth_mtf.commands.command import Command
 from synth_mtf.run import process
 
@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     default=[],
     help='a binding, which overrides all others; may be repeated',
   )
+  data.add_modules(parser)
   add(
     '--dry_run',
     action='store_true',
@@ -91,13 +92,14 @@ def given(args: argparse.Namespace) -> 'Given':
   from synth_mtf.commands.run_folder import SETTINGS
   from synth_mtf.commands.stages import Given
 
-  arguments.check_gin(args.gin_file, args.gin_param)
+  arguments.check_gin(args.gin_file, args.gin_param, args.module_import)
   words = vars(args)
   return Given(
     settings={name: words.get(name) for name in SETTINGS},
     device=args.device,
     gin_files=args.gin_file,
     gin_params=args.gin_param,
+    modules=args.module_import,
     batch_size=args.batch_size,
     learning_rate=words.get('learning_rate'),
     seed=words.get('seed'),
