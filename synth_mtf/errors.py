@@ -62,8 +62,10 @@ def nearest_task(name: object, known: Iterable[str]) -> str:
   having = [task for task in tasks if words in f'_{_words_of_task(task)}_']
   if having:
     return _question(having)
-  ours = nearest(name, filter(_is_ours, tasks), _words_of_task)
-  return ours or nearest(name, tasks, _words_of_task)
+  ours = [task for task in tasks if _is_ours(task)]
+  return nearest(name, ours, _words_of_task) or nearest(
+    name, tasks, _words_of_task
+  )
 
 
 def _is_ours(task: str) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from synth_mtf.errors import nearest
 from synth_mtf.storage import filesystem
 
+PREFIX = 'synth_'  # of our tasks and mixtures
 GENERATED = 'generated samples'
 # The host writes a run's configuration to this file, next to the checkpoints.
 OPERATIVE_CONFIG = 'operative_config.gin'

@@ -243,6 +243,32 @@ def task_files(setting: str) -> str:
   return setting
 
 
+def check_task_files(
+  setting: str, has_modules: bool = False, is_cached: bool = False
+) -> None:
+  """Checks what task files say, and the first lines of the files they name.
+
+  Args:
+    setting: as in --task_file.
+    has_modules: whether modules may define other tasks.
+    is_cached: whether there may be a cache, with the rows of files elsewhere.
+  """
+  from synth_mtf.rows import task_files  # imports yaml
+
+  names = {*task_names()}
+  known = None if has_modules or not names else names
+  with filesystem.named_by('--task_file'):
+    for path in task_files.paths_in(setting):
+      if filesystem.is_bucket(path):
+        return
+      defined = task_files.read(path, known)
+      names |= {defined.name, *defined.mixtures}
+      in_buckets = any(map(filesystem.is_bucket, defined.files.values()))
+      if not is_cached and not in_buckets:
+        defined.check_files()
+        defined.check_headers()
+
+
 def name_in_task_file(path: str) -> str:
   """Returns the name of the task that a file defines, without checking it."""
   text = filesystem.read(path, filesystem.SETTINGS_BYTES)
@@ -263,6 +289,13 @@ def check_flags_of_t5(words: Sequence[str]) -> None:
   parser.add_argument('--task_file', type=task_files)
   flags, rest = parser.parse_known_args(words)
   check_gin_of(rest)
+  setting = flags.task_file or os.environ.get('SYNTH_MTF_TASK_FILE')
+  if setting:
+    check_task_files(
+      setting,
+      has_modules=any('module_import' in word for word in rest),
+      is_cached=any('cache_dir' in x.lower() for x in (*rest, *os.environ)),
+    )
 
 
 def check_gin_of(words: Sequence[str]) -> None:

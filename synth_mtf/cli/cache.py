@@ -59,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
   """Writes what is not there yet, and prints a table of all."""
   data.check_names(args.names, args.module_import)
+  data.check_task_files(args)
   os.environ.pop('SYNTH_MTF_CACHE_DIR', None)  # which is for reading
   out = args.out.rstrip('/')
   with filesystem.named_by('--out'):

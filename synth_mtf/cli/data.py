@@ -68,6 +68,17 @@ def use(args: argparse.Namespace) -> None:
       os.environ[f'SYNTH_MTF_{name.upper()}'] = str(value)
 
 
+def check_task_files(args: argparse.Namespace) -> None:
+  """Refuses faults of task files before TensorFlow is imported."""
+  setting = os.environ.get('SYNTH_MTF_TASK_FILE')
+  if setting:
+    arguments.check_task_files(
+      setting,
+      has_modules=bool(getattr(args, 'module_import', None)),
+      is_cached=bool(os.environ.get('SYNTH_MTF_CACHE_DIR')),
+    )
+
+
 def check_names(names: Iterable[str], modules: Sequence[str] = ()) -> None:
   """Refuses unknown tasks and mixtures before TensorFlow is imported.
 

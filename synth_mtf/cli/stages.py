@@ -93,6 +93,7 @@ def given(args: argparse.Namespace) -> 'Given':
   from synth_mtf.commands.stages import Given
 
   arguments.check_gin(args.gin_file, args.gin_param, args.module_import)
+  data.check_task_files(args)
   words = vars(args)
   return Given(
     settings={name: words.get(name) for name in SETTINGS},

@@ -66,6 +66,7 @@ def run(args: argparse.Namespace) -> int:
   if args.name:
     data.check_names([args.name], args.module_import)
   arguments.check_gin([], args.gin_param, args.module_import)
+  data.check_task_files(args)
   process.load(args.module_import)
   printed = io.StringIO()
   with contextlib.redirect_stdout(_Both(sys.stdout, printed)):

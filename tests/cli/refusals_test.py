@@ -129,6 +129,21 @@ CASES = [
     'transformer --gin_file=sizes/tinny.gin',
     "does not exist; did you mean 'sizes/tiny.gin'?\n",
   ),
+  ('transformer --task_file={bad}', "bad.yaml:3: unknown field 'input'; did"),
+  (
+    'tasks --task_file={bad}',
+    "bad.yaml:3: unknown field 'input'; did you mean",
+  ),
+  ('tasks --task_file={lost}', 'lost.yaml:2: '),
+  (
+    'evaluate {unsaved} --task_file={lost}',
+    'aa.csv does not exist; expected a file',
+  ),
+  ('vocabulary --out=v.model --task_file={column}', "the column 'mood'"),
+  (
+    'cache --task=mood --out=v --task_file={column}',
+    "a.csv:1: a first line without the column 'mood'",
+  ),
   ('transformer --task_file=a.yaml', '--task_file: a.yaml does not exist'),
   ('transformer --data_dir=nosuch', '--data_dir: nosuch does not exist'),
   (
@@ -261,11 +276,19 @@ def places(tmp_path_factory):
   (runs / 'unsaved').mkdir()
   (runs / 'unsaved/operative_config.gin').write_text('run.train_steps = 8')
   (runs / 'hf' / 'config.json').write_text('{}')
+  task = (
+    'name: mood\nfiles: {train: a.csv}\ninputs: "{text}"\n'
+    'targets: "{mood}"\nmetrics: [accuracy]\n'
+  )
+  (runs / 'column.yaml').write_text(task)
+  (runs / 'bad.yaml').write_text(task.replace('inputs', 'input'))
+  (runs / 'lost.yaml').write_text(task.replace('a.csv', 'aa.csv'))
   save(runs / 'run', 2, 4)
   made_runs.events(runs / 'other', (2, {'loss': 1.0}))
   return {
     'runs': runs,
     'model': runs / 'a.model',
+    **{x: runs / f'{x}.yaml' for x in ('bad', 'column', 'lost')},
     'csv': runs / 'a.csv',
     'gin': runs / 'a.gin',
     'npz': runs / 'a.npz',
