@@ -372,10 +372,18 @@ def check_gin_files(files: Sequence[str], prefixes: Sequence[str] = ()) -> None:
     raise UserError(paths.missing_gin_file(file, folders))
 
 
-def check_gin(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
-  """Checks gin files, bindings as in --gin_param, and the names in them."""
+def check_gin(
+  files: Sequence[str],
+  bindings: Sequence[str] = (),
+  modules: Sequence[str] = (),
+) -> None:
+  """Checks gin files, bindings as in --gin_param, and the names in them.
+
+  Those of `modules` of the user are not known yet.
+  """
   check_gin_files(files)
-  _written(files, bindings)
+  if not modules:
+    _written(files, bindings)
 
 
 def _written(

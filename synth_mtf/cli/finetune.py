@@ -68,7 +68,7 @@ def _new(args: argparse.Namespace, given: 'Given') -> list[Command]:
     )
   source, step = run_folder.get(args.source)
   task = _task(args)
-  data.check_names([task])
+  data.check_names([task], args.module_import)
   steps = args.steps or stages.STEPS
   return commands.finetune(args.folder, source, step, task, steps, given)
 

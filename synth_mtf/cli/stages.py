@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     default=[],
     help='a binding, which overrides all others; may be repeated',
   )
+  data.add_modules(parser)
   add(
     '--dry_run',
     action='store_true',
@@ -74,7 +75,7 @@ def given(args: argparse.Namespace) -> 'Given':
   from synth_mtf.commands.run_folder import SETTINGS
   from synth_mtf.commands.stages import Given
 
-  arguments.check_gin(args.gin_file, args.gin_param)
+  arguments.check_gin(args.gin_file, args.gin_param, args.module_import)
   data.check_task_files(args)
   words = vars(args)
   return Given(
@@ -82,6 +83,7 @@ def given(args: argparse.Namespace) -> 'Given':
     device=args.device,
     gin_files=args.gin_file,
     gin_params=args.gin_param,
+    modules=args.module_import,
     batch_size=args.batch_size,
     learning_rate=words.get('learning_rate'),
     seed=words.get('seed'),

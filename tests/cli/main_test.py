@@ -1,6 +1,5 @@
 """`synth-mtf` itself: its version, its commands, what it says of mistakes."""
 
-import contextlib
 import os
 import re
 import shlex
@@ -155,11 +154,10 @@ def test_an_error_is_one_message(monkeypatch, error, status, message):
 
 
 def test_standard_streams_may_be_closed(tmp_path, monkeypatch):
-  with contextlib.ExitStack() as opened:
-    for name in ('stdin', 'stdout', 'stderr'):
-      monkeypatch.setattr(sys, name, None)
-      opened.callback(lambda name=name: getattr(sys, name).close())
-    assert cli.main(['table', str(tmp_path / 'missing')]) == 2
+  for name in ('stdin', 'stdout', 'stderr'):
+    monkeypatch.setattr(sys, name, None)
+  assert cli.main(['table', str(tmp_path / 'missing')]) == 2
+  with sys.stdin, sys.stdout, sys.stderr:
     output.Console().line('Some progress.')
     print('A result.')
     assert not sys.stdin.read()
