@@ -12,6 +12,9 @@ import mesh_tensorflow as mtf
 
 from synth_mtf.baselines.conv_relu_dense import ConvReluDense
 from synth_mtf.baselines.linformer import Linformer
+from synth_mtf.baselines.local_convolution import (
+  LocalConvAttnBlock as LocalConvolution,
+)
 from synth_mtf.checkpoints.comparison import warm_start
 from synth_mtf.cpu.layers import DenseReluDense as FeedForward, EmbeddingByIndex
 from synth_mtf.host import patches
@@ -40,6 +43,7 @@ __all__ = [  # noqa: PLE0604
   'EmbeddingByIndex',
   'FeedForward',
   'Linformer',
+  'LocalConvolution',
   'ReplacingLayerStack',
   'SyntheticAttention',
   'SyntheticEncDecAttention',

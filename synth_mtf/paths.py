@@ -3,11 +3,12 @@
 import os
 import pathlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from synth_mtf.errors import nearest
 from synth_mtf.storage import filesystem
 
+PREFIX = 'synth_'  # of our tasks and mixtures
 GENERATED = 'generated samples'
 # The host writes a run's configuration to this file, next to the checkpoints.
 OPERATIVE_CONFIG = 'operative_config.gin'
@@ -29,6 +30,11 @@ def gin_names(folder: str) -> list[str]:
   return sorted(path.stem for path in files)
 
 
+def nearest_gin_file(name: str, files: Iterable[str]) -> str:
+  """Suggests files; their names are compared, not what all paths have."""
+  return nearest(name, files, lambda file: pathlib.PurePath(file).stem)
+
+
 def missing_gin_file(name: str, searched: Sequence[str]) -> str:
   """Says that none of the searched folders has a gin file."""
   if filesystem.is_bucket(name):
@@ -44,8 +50,11 @@ def missing_gin_file(name: str, searched: Sequence[str]) -> str:
     for folder in folders
     for path in folder.glob('*.gin')
   ]
+  if not os.path.dirname(name):  # the folder was left out
+    ours = pathlib.Path(gin_path())
+    similar += [str(path.relative_to(ours)) for path in ours.glob('*/*.gin')]
   return (
-    f'gin file {name!r} does not exist{nearest(name, similar)}\n'
+    f'gin file {name!r} does not exist{nearest_gin_file(name, similar)}\n'
     f'Searched: {", ".join(map(str, [*folders, *buckets]))}'
   )
 

@@ -18,7 +18,7 @@ from t5.data import postprocessors, preprocessors
 from t5.evaluation import metrics
 
 from synth_mtf.errors import UserError
-from synth_mtf.tasks.files import formats
+from synth_mtf.rows import formats
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import TOKENIZE, define
 from synth_mtf.tasks.vocabulary import OUTPUT_FEATURES

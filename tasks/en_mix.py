@@ -14,8 +14,9 @@ from typing import Any
 import seqio
 import t5.data
 
+from synth_mtf.paths import PREFIX
 from synth_mtf.tasks import glue, question_answering, super_glue, text
-from synth_mtf.tasks.registering import PREFIX, rate_by_rows
+from synth_mtf.tasks.registering import rate_by_rows
 
 _EN_MIX = (*glue.TASKS, *super_glue.TASKS, question_answering.SQUAD)
 

@@ -17,9 +17,9 @@ from t5.evaluation import metrics
 from tensorflow_datasets.summarization import xsum
 
 from synth_mtf.errors import UserError
+from synth_mtf.rows import formats
 from synth_mtf.storage import filesystem
 from synth_mtf.tasks import dialogue_metrics
-from synth_mtf.tasks.files import formats
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import TOKENIZE, adopt, define
 

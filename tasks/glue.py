@@ -13,8 +13,8 @@ from typing import Any
 import tensorflow_datasets as tfds
 from t5.data import postprocessors
 
+from synth_mtf.rows import formats
 from synth_mtf.storage import filesystem
-from synth_mtf.tasks.files import formats
 from synth_mtf.tasks.registering import adopt, splits
 
 # The folder in our layout, its names in GLUE's download scripts, and no folder.

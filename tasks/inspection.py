@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import seqio
 
 from synth_mtf.errors import UserError
+from synth_mtf.paths import PREFIX
 from synth_mtf.storage import filesystem
 from synth_mtf.tasks import cache_record
 from synth_mtf.tasks.files import index
@@ -22,7 +23,6 @@ from synth_mtf.tasks.files.source import (
   MissingFiles,
   TwoSources,
 )
-from synth_mtf.tasks.registering import PREFIX
 from synth_mtf.tasks.task_file import get, register
 
 

@@ -18,8 +18,8 @@ from t5.data import postprocessors
 from t5.evaluation import metrics
 from tensorflow_datasets.core import hashing
 
+from synth_mtf.rows import formats
 from synth_mtf.storage import filesystem
-from synth_mtf.tasks.files import formats
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import TOKENIZE, adopt, define, splits
 

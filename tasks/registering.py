@@ -7,11 +7,10 @@ import seqio
 import t5.data
 import t5.data.mixtures  # noqa: F401  registers T5's own tasks and mixtures
 
-from synth_mtf.tasks.files.formats import Reader
+from synth_mtf.paths import PREFIX
+from synth_mtf.rows.formats import Reader
 from synth_mtf.tasks.files.source import Split, TwoSources
 from synth_mtf.tasks.vocabulary import OUTPUT_FEATURES
-
-PREFIX = 'synth_'
 
 # Converts text features to tokens; every T5 task ends with these steps.
 TOKENIZE = (

@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow_datasets as tfds
 
-from synth_mtf.tasks.files import formats
+from synth_mtf.rows import formats
 from synth_mtf.tasks.files.source import Split
 from synth_mtf.tasks.registering import adopt, splits
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import seqio
 
+from synth_mtf.rows import formats
 from synth_mtf.storage import filesystem
 from synth_mtf.tasks import data_settings
-from synth_mtf.tasks.files import formats
 from synth_mtf.tasks.files.source import FilesDataSource, Split, TwoSources
 from synth_mtf.tasks.registering import TOKENIZE, adopt, define
 from synth_mtf.tasks.vocabulary import OUTPUT_FEATURES

@@ -11,10 +11,11 @@ from typing import Any
 
 import seqio
 
+from synth_mtf.paths import PREFIX
+from synth_mtf.rows import formats
 from synth_mtf.storage import filesystem
-from synth_mtf.tasks.files import formats
 from synth_mtf.tasks.files.source import Split
-from synth_mtf.tasks.registering import PREFIX, adopt, rate_by_rows
+from synth_mtf.tasks.registering import adopt, rate_by_rows
 
 
 @dataclasses.dataclass(eq=False)

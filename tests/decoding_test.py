@@ -24,7 +24,7 @@ TINY = (
 )
 EOS, VOCAB = 1, 19
 BATCH, INPUTS = 3, 7
-VARIANTS = ['random', 'conv_relu_conv', 'random_dense_vanilla']
+VARIANTS = ['random', 'conv_relu_conv', 'random_dense_vanilla', 'dyconv']
 FLOAT32 = mtf.VariableDType(tf.float32, tf.float32, tf.float32)
 
 

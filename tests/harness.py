@@ -144,6 +144,7 @@ def host_context(
   """The Context that the host makes for x, [batch..., length, d_model].
 
   Without sequence_id, [batch..., length], it is the host's int 1: no padding.
+  Tokens are 1, and 0 at padding and where a decoder starts.
   """
   stack = dataclasses.replace(stack, **changes)
   dtype = tf.as_dtype(stack.dtype)
@@ -154,6 +155,9 @@ def host_context(
   ids = 1 if stack.has_encoder else None
   if sequence_id is not None:
     ids = constant(mesh_object, sequence_id, rows)
+  inputs = np.ones(shape[:-1]) if sequence_id is None else sequence_id != 0
+  if stack.autoregressive:
+    inputs = inputs * (np.arange(rows[-1].size) > 0)
   order = mtf.range(mesh_object, rows[-1], tf.int32)
   priority = order if stack.autoregressive else None
   if stack.priority is not None:
@@ -183,6 +187,7 @@ def host_context(
     write_priority=priority,
     encoder_output=memory,
     encoder_sequence_id=memory_id,
+    inputs=constant(mesh_object, inputs.astype(int), rows),
   )
 
 
@@ -280,6 +285,12 @@ def decode(
 
     context.new_states, context.constant_states = [], []
     context.initial_position = constant(mesh_object, first, batch[:1])
+    # They are not shifted yet, and 0 where nothing is given.
+    context.inputs = constant(
+      mesh_object,
+      np.broadcast_to(given, x.shape[:-1]).astype(int),
+      [*batch, context.length_dim],
+    )
     call(context, np.where(given[..., None], x, draw('future tokens', x.shape)))
     states = context.new_states
     if start is None:
@@ -300,6 +311,10 @@ def decode(
         mtf.constant(mesh_object, int(positions[0]), dtype=tf.int32)
         if stack.beam
         else constant(mesh_object, positions, batch[:1])
+      )
+      reads = (positions > 0).reshape(-1, *[1] * (x.ndim - 3))
+      context.inputs = constant(
+        mesh_object, np.broadcast_to(reads, x.shape[:-2]).astype(int), batch
       )
       context.states, context.new_states = states, []
       outputs.append(mtf.cast(call(context, token), tf.float32))

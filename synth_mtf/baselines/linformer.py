@@ -11,6 +11,7 @@ from synth_mtf.core.logits import InnerProduct, Logits
 from synth_mtf.core.visibility import Visibility, visibility, zero_hidden
 from synth_mtf.errors import ConfigurationError
 from synth_mtf.layer.base import AttentionLayer
+from synth_mtf.layer.refusals import check_unpacked
 from synth_mtf.layer.weighted_sum import softmax_average
 from synth_mtf.synthesizers.base import (
   check_sizes,
@@ -69,11 +70,7 @@ class Linformer(AttentionLayer):
         'Linformer works in an encoder only; bind another layer in '
         'decoder/transformer.make_layer_stack.layers'
       )
-    if self.is_packed(call.context):
-      raise ConfigurationError(
-        'Linformer would mix the sequences of a packed row; set '
-        'mesh_train_dataset_fn.pack = False'
-      )
+    check_unpacked('Linformer', call.context, self.packed)
     require_length('Linformer.max_length', self.max_length, call.memory_length)
     seen = visibility(call, packed=False)
     projected = dataclasses.replace(call, memory_length=self.projected_dim)

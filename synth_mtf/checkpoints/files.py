@@ -1,9 +1,10 @@
 """Reads and writes checkpoints."""
 
+import contextlib
 import os
 import pathlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,10 +42,8 @@ class Checkpoint:
   def __init__(self, path: str) -> None:
     """Opens a checkpoint, or the latest one in a folder."""
     self.path = _existing(path)
-    try:
+    with self._explained():
       self._reader = values.Reader(self.path)
-    except index_file.Broken as error:
-      raise self._damaged(str(error)) from error
     self.variables = {
       name: VariableSpec(index_file.dtype_name(entry), index_file.shape(entry))
       for name, entry in self._reader.entries.items()
@@ -56,10 +55,8 @@ class Checkpoint:
     return name in self.variables
 
   def __getitem__(self, name: str) -> npt.NDArray[Any]:
-    try:
+    with self._explained():
       return self._reader.read(name)
-    except index_file.Broken as error:
-      raise self._damaged() from error
 
   def verify(self) -> None:
     """Reads all values, to verify their checksums."""
@@ -108,14 +105,27 @@ class Checkpoint:
       )
     return next(iter(self.embeddings.values()))
 
-  def _damaged(self, fault: str = '') -> UserError:
-    folder = os.path.dirname(self.path)
-    reason = Folder(folder).damage() or (
-      f'it is damaged (truncated or altered), or {folder} is not readable.'
-    )
-    if fault:
-      reason = f'{fault}; {reason}'
-    return UserError(f'the checkpoint {self.path} cannot be read: {reason}')
+  @contextlib.contextmanager
+  def _explained(self) -> Iterator[None]:
+    """Says what is wrong with the files that are read."""
+    try:
+      yield
+    except (index_file.Broken, filesystem.Unreadable) as error:
+      folder = Folder(os.path.dirname(self.path))
+      if not exists(self.path):
+        raise UserError(
+          f'{self.path} was removed while it was read, as a run does with its '
+          f'old checkpoints.{folder.summary()} Try again, or give another.'
+        ) from error
+      if isinstance(error, filesystem.Unreadable):
+        raise
+      reason = folder.damage() or (
+        f'it is damaged (truncated or altered), or {folder.path} is not '
+        'readable.'
+      )
+      raise UserError(
+        f'the checkpoint {self.path} cannot be read: {error}; {reason}'
+      ) from error
 
 
 def _existing(path: str) -> str:

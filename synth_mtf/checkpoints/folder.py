@@ -146,9 +146,15 @@ class Folder:
     )
 
   def damaged(self, names: Sequence[str]) -> list[str]:
-    """Returns those of some checkpoints of which a value cannot be read."""
+    """Returns those of some checkpoints of which a value cannot be read.
+
+    A run may have removed others since the folder was listed.
+    """
+    paths = {name: os.path.join(self.path, name) for name in names}
     return [
-      name for name in names if not is_complete(os.path.join(self.path, name))
+      name
+      for name, path in paths.items()
+      if not is_complete(path) and exists(path)
     ]
 
   def how_to_resume(self, names: Sequence[str]) -> str:

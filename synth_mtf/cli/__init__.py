@@ -21,6 +21,7 @@ from typing import Any
 from synth_mtf import __version__
 from synth_mtf.cli import arguments, completion, data
 from synth_mtf.errors import RunFailed, Terminated, UserError
+from synth_mtf.host import patches
 from synth_mtf.run import output
 
 COMMANDS = {
@@ -98,6 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   """
   gc.set_threshold(200_000, 50, 50)  # cuts TensorFlow's import time by a sixth
   words = sys.argv[1:] if argv is None else argv
+  output.open_closed_streams()
   out: Any = output.Printable(sys.stdout)
   err: Any = output.Printable(sys.stderr)
   with (
@@ -126,6 +128,7 @@ def _environment_kept() -> Iterator[None]:
 
 
 def _run(words: Sequence[str]) -> int:
+  patches.ensure_home()
   main_parser = parser()
   # The host imports it, and the deprecation would be printed by every command.
   warnings.filterwarnings('ignore', '(?s).*pkg_resources')

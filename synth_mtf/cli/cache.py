@@ -59,18 +59,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
   """Writes what is not there yet, and prints a table of all."""
   data.check_names(args.names, args.module_import)
+  data.check_task_files(args)
   os.environ.pop('SYNTH_MTF_CACHE_DIR', None)  # which is for reading
   out = args.out.rstrip('/')
   with filesystem.named_by('--out'):
     filesystem.check_no_pattern(out)
   loading.for_paths(out)
   atomic.check_writable(out, '--out')
-  process.load()
+  process.load(args.module_import)
   from synth_mtf.host import explanations
 
   console = output.console()
   with explanations.explained():
-    data.import_modules(args)
     caches = _begin(args, out)
     for cache in caches:
       for split in cache.without_files:

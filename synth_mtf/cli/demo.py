@@ -99,7 +99,7 @@ def _number_or_all(word: str) -> int | None:
 def run(args: argparse.Namespace) -> int:
   """Runs the demo."""
   given = vars(args)
-  arguments.check_gin_files(given.get('gin_file', []))
+  arguments.check_gin(given.get('gin_file', []), given.get('gin_param', []))
   if 'mixture' in given:
     data.check_names([given['mixture']])
   process.require_hash_seed()

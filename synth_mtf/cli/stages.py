@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from synth_mtf import cli
-from synth_mtf.cli import arguments, loading
+from synth_mtf.cli import arguments, data, loading
 from synth_mtf.commands.command import Command
 from synth_mtf.run import process
 
@@ -47,27 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     default=[],
     help='a binding, which overrides all others; may be repeated',
   )
+  data.add_modules(parser)
   add(
     '--dry_run',
     action='store_true',
     help='print the commands that this one stands for, and run nothing',
-  )
-
-
-def add_data(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags for data."""
-  parser.add_argument(
-    '--data_dir',
-    type=arguments.data_folder,
-    metavar='FOLDER',
-    help="folder of official files (default: the run's, or "
-    '$SYNTH_MTF_DATA_DIR)',
-  )
-  parser.add_argument(
-    '--task_file',
-    type=arguments.task_files,
-    metavar='YAML',
-    help='files that define tasks (docs/data.md)',
   )
 
 
@@ -81,7 +65,7 @@ def add_training(parser: argparse.ArgumentParser) -> None:
   )
   add(
     '--seed',
-    type=arguments.at_least(0),
+    type=arguments.seed,
     help='makes the run repeatable (default: new random numbers)',
   )
 
@@ -91,13 +75,15 @@ def given(args: argparse.Namespace) -> 'Given':
   from synth_mtf.commands.run_folder import SETTINGS
   from synth_mtf.commands.stages import Given
 
-  arguments.check_gin_files(args.gin_file)
+  arguments.check_gin(args.gin_file, args.gin_param, args.module_import)
+  data.check_task_files(args)
   words = vars(args)
   return Given(
     settings={name: words.get(name) for name in SETTINGS},
     device=args.device,
     gin_files=args.gin_file,
     gin_params=args.gin_param,
+    modules=args.module_import,
     batch_size=args.batch_size,
     learning_rate=words.get('learning_rate'),
     seed=words.get('seed'),
@@ -121,6 +107,9 @@ def run(commands: Sequence[Command], args: argparse.Namespace) -> int:
     for command in commands:
       print(command)
     return 0
+  for command in commands:
+    if command.words[0] == 'transformer':  # before a vocabulary is trained
+      arguments.check_gin_of(command.words[1:])
   start(args)
   for command in commands:
     print(command, file=sys.stderr, flush=True)

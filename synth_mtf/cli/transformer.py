@@ -6,12 +6,13 @@ hashes of names.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from synth_mtf import cli
 from synth_mtf.cli import arguments
+from synth_mtf.commands import command, variants
 from synth_mtf.errors import UserError, nearest
-from synth_mtf.run import main, output, process
+from synth_mtf.run import flags_of_model_api, main, output, process
 from synth_mtf.storage import remembered
 
 # Those that are defined only when T5's main runs.
@@ -25,6 +26,23 @@ _COMPLETED_FLAGS = (
   '--tpu=',
   '--vocabulary=',
 )
+# With them, a command may have more flags than its words show, or run nothing.
+_NO_CHECKS = {'flagfile', 'help', 'helpfull', 'helpshort', 'helpxml'}
+_FOLDER_OF_T5 = '/tmp/transformer_standalone'
+# Flags of `pretrain` and `finetune`, and the words that have their effect.
+_OF_OTHER_COMMANDS = {
+  'size': ['--gin_file=sizes/{}.gin'],
+  'variant': ['--gin_file=variants/{}.gin'],
+  'task': ["--gin_param=MIXTURE_NAME = '{}'"],
+  'steps': ['--gin_param=utils.run.train_steps = {}'],
+  'learning_rate': ['--gin_param=learning_rate = {}'],
+  'from': ["--gin_param=utils.run.init_checkpoint = '{}/model.ckpt-STEP'"],
+  'seed': [
+    '--gin_file=runs/repeatable.gin',
+    '--gin_param=mesh_train_dataset_fn.seed = {0}',
+    '--gin_param=synth_mtf.train_with_progress.seed = {0}',
+  ],
+}
 # TensorFlow Hub comes with TensorFlow Text for 2.12, and not with newer ones.
 _FLAGS_OF_HUB = ('tfhub_cache_dir', 'tfhub_model_load_format')
 # All arguments are passed to T5's main unchanged.
@@ -54,18 +72,41 @@ def run(args: argparse.Namespace) -> int:
     return 0
   _check_flags(args.flags)
   arguments.check_flags_of_t5(args.flags)
+  _check_folder(args.flags)
   process.fix_hash_seed()
   return main.run(args.flags)
 
 
 def _check_flags(words: Sequence[str]) -> None:
-  """Refuses a command without flags, and a flag that is nearly another."""
+  """Refuses a command without flags, and flags that T5's main would ignore."""
   if not words:
     raise UserError(
       'no flags are given: a run needs at least a folder and gin files. '
       f'Example: synth-mtf transformer {cli.EXAMPLES["transformer"]}\n'
       '`synth-mtf transformer --help` lists all flags.'
     )
+  given = dict(_given(words))
+  if not _NO_CHECKS.isdisjoint(given):
+    return
+  if given.get('use_model_api', 'false').lower() in ('false', 'f', '0', 'no'):
+    flags_of_model_api.refuse(given)
+
+
+def _check_folder(words: Sequence[str]) -> None:
+  """Refuses a run without a folder: T5 has one for all runs of a machine."""
+  given = dict(_given(words))
+  if 'model_dir' not in given and _NO_CHECKS.isdisjoint(given):
+    raise UserError(
+      'give the folder of the run, --model_dir=my_runs/NAME: without one, T5 '
+      f'would use {_FOLDER_OF_T5} for every run'
+    )
+
+
+def _given(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+  """Yields the flags and their values; refuses what is almost a flag.
+
+  T5's main checks all others; modules may define some.
+  """
   known = remembered.get('flags') or []
   booleans = {
     form
@@ -73,28 +114,34 @@ def _check_flags(words: Sequence[str]) -> None:
     if f'no{name}' in known
     for form in (name, f'no{name}')
   }
-  is_value = False  # whether a word is that of the flag before it
-  for word in words:
-    name, equals, _ = word.lstrip('-').partition('=')
-    if word.startswith('-'):
-      _check_flag(name, known, words)
-      is_value = not equals and name not in booleans
-    elif is_value:
-      is_value = False
-    else:
+  has_modules = any('module_import' in word for word in words)
+  rest = [*words]
+  while rest:
+    word = rest.pop(0)
+    name, equals, value = word.lstrip('-').partition('=')
+    if not word.startswith('-'):
       raise UserError(_without_flag(word))
+    is_next = rest and not rest[0].startswith('-')
+    if not equals and name not in booleans and is_next:
+      value = rest.pop(0)
+    if name and name not in (*known, *_FLAGS_OF_ABSL, *_FLAGS_OF_HUB):
+      hint = _meant(name, value) or nearest(name, known)
+      if hint and not has_modules:
+        raise UserError(f'there is no flag --{name}{hint}')
+    yield name, 'true' if name in booleans and not equals else value
 
 
-def _check_flag(name: str, known: Sequence[str], words: Sequence[str]) -> None:
-  """Refuses a name that is nearly that of a flag.
-
-  T5's main checks all others; modules may define some.
-  """
-  if not name or name in (*known, *_FLAGS_OF_ABSL, *_FLAGS_OF_HUB):
-    return
-  similar = nearest(name, known)
-  if similar and not any('module_import' in word for word in words):
-    raise UserError(f'there is no flag --{name}{similar}')
+def _meant(name: str, value: str) -> str:
+  """Says what T5's main has for a flag of another command, or of T5X."""
+  if name.startswith('gin.'):
+    words = [f'--gin_param={name[4:]} = {value}']
+  elif name in _OF_OTHER_COMMANDS:
+    if name == 'variant':
+      value = variants.paper_file(value) or value
+    words = [word.format(value) for word in _OF_OTHER_COMMANDS[name]]
+  else:
+    return ''
+  return f': give {" ".join(map(command.quoted, words))}'
 
 
 def _without_flag(word: str) -> str:
@@ -130,8 +177,6 @@ def flags_help() -> str:
   with output.kept():
     main.prepare()
   from absl import flags
-
-  from synth_mtf.run import flags_of_model_api
 
   ignored = ', '.join(f'--{name}' for name in flags_of_model_api.BINDINGS)
   parts = [

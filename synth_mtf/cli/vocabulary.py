@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from synth_mtf.cli import arguments
+from synth_mtf.cli import arguments, data
 from synth_mtf.errors import UserError
 from synth_mtf.run import process
 from synth_mtf.storage import atomic, filesystem
@@ -77,6 +77,7 @@ def run(args: argparse.Namespace) -> None:
   if args.text:
     os.environ['SYNTH_MTF_TEXT'] = args.text
   atomic.check_writable(str(out.parent), '--out')
+  data.check_task_files(args)
   process.load()
   from synth_mtf.tasks import vocabulary
 

@@ -17,7 +17,7 @@ class Command:
 
   def __str__(self) -> str:
     """The command as in the documents, for a shell; one flag on each line."""
-    name, *flags = map(_quoted, self.words)
+    name, *flags = map(quoted, self.words)
     return ' \\\n    '.join([f'synth-mtf {name}', *flags])
 
 
@@ -26,6 +26,7 @@ def transformer(
   gin_files: Sequence[str],
   bindings: Mapping[str, Any],
   *gin_params: str,
+  modules: Sequence[str] = (),
   **flags: str | None,
 ) -> Command:
   """Returns a run of `synth-mtf transformer`.
@@ -35,9 +36,11 @@ def transformer(
     gin_files: in their order; later ones override earlier ones.
     bindings: values by their names in gin, which override the files.
     *gin_params: bindings as text, which override the others.
+    modules: which are imported.
     **flags: other flags; those without a value are left out.
   """
   words = [f'--{name}={value}' for name, value in flags.items() if value]
+  words += [f'--module_import={module}' for module in modules]
   words.append(f'--model_dir={model_dir}')
   words += [f'--gin_file={file}' for file in gin_files]
   bound = [f'{name} = {value!r}' for name, value in bindings.items()]
@@ -51,7 +54,7 @@ def vocabulary(out: str, size: int, **flags: str | None) -> Command:
   return Command(['vocabulary', *words, f'--out={out}', f'--size={size}'])
 
 
-def _quoted(word: str) -> str:
+def quoted(word: str) -> str:
   """Quotes a word for a shell, and of a flag its value alone if possible."""
   if shlex.quote(word) == word:
     return word

@@ -4,7 +4,12 @@ from collections.abc import Callable
 
 import gin
 import mesh_tensorflow as mtf
+import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer
+
+DECODING = 'first_part', 'incremental'
+# PREDICT is the mode of a decoder's encoder.
+_NEVER_PACKED = tf.estimator.ModeKeys.PREDICT, *DECODING
 
 
 def cached(
@@ -36,6 +41,18 @@ def row_sequence_id(context: transformer.Context) -> mtf.Tensor | None:
     if isinstance(ids, mtf.Tensor) and context.length_dim in ids.shape.dims:
       return ids
   return None
+
+
+def rows_are_packed(context: transformer.Context, data_packed: bool) -> bool:
+  """Whether the rows of a call may hold several sequences.
+
+  `data_packed` says whether those of training and evaluation may.
+  """
+  return (
+    data_packed
+    and context.mode not in _NEVER_PACKED
+    and row_sequence_id(context) is not None
+  )
 
 
 def data_is_packed() -> bool:

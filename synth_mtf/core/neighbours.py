@@ -35,11 +35,28 @@ def neighbours(
       context.record_new_states([mtf.stack(window[1:], 'earlier', axis)])
     return mtf.stack(window, filter_dim.name, axis)
   if context.mode == 'first_part' and width > 1:
-    # The tokens before the first one to be decoded.
-    earlier = [_token(context, x, offset) for offset in range(1 - width, 0)]
-    context.record_new_states([mtf.stack(earlier, 'earlier', axis - 1)])
+    earlier_dim = mtf.Dimension('earlier', width - 1)
+    context.record_new_states([given_neighbours(context, x, earlier_dim)])
   shifted = [_shifted(context, x, o) for o in _offsets(context, filter_dim)]
   return mtf.stack(shifted, filter_dim.name, axis)
+
+
+def given_neighbours(
+  context: transformer.Context, x: mtf.Tensor, dim: mtf.Dimension
+) -> mtf.Tensor:
+  """Stacks the last tokens before the first one that will be decoded.
+
+  Args:
+    context: the host's Context, in the mode 'first_part'.
+    x: [batch..., length, channels...].
+    dim: the new dimension, as large as the number of tokens.
+
+  Returns:
+    x without `length`, with the new dimension before its last one. Where there
+    is no token, it is 0.
+  """
+  tokens = [_token(context, x, offset) for offset in range(-dim.size, 0)]
+  return mtf.stack(tokens, dim.name, x.shape.ndims - 2)
 
 
 def joined_neighbours(

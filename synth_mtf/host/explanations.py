@@ -10,14 +10,14 @@ import contextlib
 import inspect
 import re
 import tokenize
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import gin
 from absl import flags
 
 from synth_mtf import paths
-from synth_mtf.errors import UserError, nearest
-from synth_mtf.host import tpu_runtime
+from synth_mtf.errors import UserError, nearest, nearest_task
+from synth_mtf.host import tpu_runtime, user_modules
 from synth_mtf.storage import filesystem
 
 # gin appends the location to a message. The first form helps users; the second
@@ -134,10 +134,7 @@ def _explain(error: BaseException) -> str | None:
   if isinstance(error, tokenize.TokenError):
     return _fault_of_tokens(*error.args)
   if isinstance(error, ModuleNotFoundError) and error.name in _named_modules():
-    return (
-      f'--module_import: {error}. Expected a module that Python finds, such as '
-      'one in a folder of PYTHONPATH.'
-    )
+    return f'--module_import: {error}. {user_modules.advice(error.name)}'
   undefined = _UNDEFINED_MACRO.search(str(error))
   if undefined:
     return _undefined_macro(undefined[1])
@@ -179,18 +176,44 @@ def _gin_file(name: str, searched: str) -> str:
 
 def _configurable(selector: str) -> str:
   # gin has no public list of its configurables.
-  known = {full.rpartition('.')[2] for full, _ in gin.config._REGISTRY.items()}
+  return unknown_function(
+    selector, (full for full, _ in gin.config._REGISTRY.items())
+  )
+
+
+def unknown_function(selector: str, known: Iterable[str]) -> str:
+  """Says that gin has no function of a name; `known` are the names it has."""
+  names = {full.rpartition('.')[2] for full in known}
   return (
     f'gin knows nothing named {selector!r}'
-    f'{nearest(selector.rpartition(".")[2], known)}\n'
+    f'{nearest(selector.rpartition(".")[2], names)}\n'
     'A name from your own module needs --module_import=<module>.'
   )
 
 
 def _parameter(selector: str, parameter: str) -> str:
-  known = [*inspect.signature(gin.get_configurable(selector)).parameters]
+  known = inspect.signature(gin.get_configurable(selector)).parameters
+  return unknown_parameter(selector, parameter, known)
+
+
+def unknown_parameter(
+  selector: str, parameter: str, known: Iterable[str]
+) -> str:
+  """Says that a function of gin does not have a parameter, but others."""
+  names = [*known]
   return f'gin: {selector!r} has no parameter {parameter!r}' + (
-    nearest(parameter, known) or f'; it has {", ".join(known)}'
+    nearest(parameter, names) or f'; it has {", ".join(names)}'
+  )
+
+
+def unread_macro(name: str, read: Iterable[str]) -> str:
+  """Says that nothing reads a macro that the command line sets."""
+  names = sorted(read)
+  hint = nearest(name, names) or f'; what is read: {", ".join(names)}'
+  return (
+    f'--gin_param: nothing reads {name}{hint}\n'
+    'A setting starts with the name of its function, as in '
+    'utils.run.train_steps.'
   )
 
 
@@ -199,7 +222,7 @@ def _provider(name: str) -> str:
 
   known = [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
   return (
-    f'there is no task or mixture {name!r}{nearest(name, known)}\n'
+    f'there is no task or mixture {name!r}{nearest_task(name, known)}\n'
     'A task from your own module needs --module_import=<module>.'
   )
 

@@ -67,7 +67,7 @@ class ConfiguredModel:
     }
 
   def initial_values(self, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
-    """Draws initial values of the named variables."""
+    """Draws initial values of the named variables; each time the same."""
     with tf.Session(graph=self.graph) as session:
       return session.run({n: self.variables[n].initial_value for n in names})
 
@@ -80,6 +80,7 @@ def build(
   packed: bool = False,
   countable: bool = False,
   batch: int = 1,
+  seed: int = 0,
 ) -> ConfiguredModel:
   """Builds the configured model, and calls it on one batch of zeros.
 
@@ -92,6 +93,7 @@ def build(
     countable: whether to use only Mesh-TensorFlow's own products, which can be
       counted. The layers then assume a TPU's mesh, so the graph cannot run.
     batch: number of examples.
+    seed: of the initial values.
 
   Returns:
     The model, with its variables in their own graph.
@@ -106,6 +108,7 @@ def build(
     dims = [batch_dim, mtf.Dimension('length', length)]
     ids[name] = mtf.zeros(mesh, dims, tf.int32)
   with graph.as_default():
+    tf.set_random_seed(seed)
     with explained():
       model = make_transformer(vocab_size, output_vocab_size)
       dtype = utils.get_variable_dtype()

@@ -43,6 +43,8 @@ MISSING: dict[str, tuple[str, ...]] = {
   'tensorflow.python.tpu.session_support': (),
 }
 
+# What systems give accounts that have no home.
+_NO_HOME = '/nonexistent'
 _LOG_LEVEL = 'TF_CPP_MIN_LOG_LEVEL'
 # What names a gin file.
 _GIN_FILE = '--gin_file (or an include in one)'
@@ -63,6 +65,7 @@ def prepare_host() -> None:
     UserError: importing TensorFlow would abort the process.
   """
   tpu_runtime.prepare_import()
+  ensure_home()
   limit_log_of_cpp()
   warnings.filterwarnings('ignore', 'pkg_resources is deprecated')
   # `t5.models` imports HfPyTorchModel unconditionally, and with it torch and
@@ -82,6 +85,17 @@ def prepare_host() -> None:
     setattr(ops, name, getattr(tensor_conversion_registry, name))
 
   restore_estimator()
+
+
+def ensure_home() -> None:
+  """Names a home folder, which does not exist, for a user without one.
+
+  That is a user of a container without HOME and without a line in passwd. NLTK
+  cannot be imported then, and what is below `~` would be written to the working
+  folder.
+  """
+  if not os.path.isabs(os.path.expanduser('~')):
+    os.environ['HOME'] = _NO_HOME
 
 
 def limit_log_of_cpp() -> None:

@@ -5,7 +5,10 @@ and finds pieces, which may have special meanings, everywhere in the result. The
 tokenizer here does the same, without splitting a text first.
 """
 
+import contextlib
 import itertools
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import seqio
@@ -40,6 +43,36 @@ def convert(vocabulary: Any, length: int) -> Any:
   Raises:
     UserError: if the ids would be others.
   """
+  with _explained():
+    converted = _converted(vocabulary, length)
+    for text in (*_TEXTS, *_own_texts(vocabulary)):
+      if converted(text)['input_ids'] != [*vocabulary.encode(text), 1]:
+        raise UserError(
+          'the vocabulary cannot be exported: transformers would make other '
+          f'ids of {text!r}'
+        )
+  return converted
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+  """Explains what `tokenizers` refuses; a panic of Rust is no `Exception`."""
+  try:
+    yield
+  except UserError:
+    raise
+  except BaseException as error:
+    is_panic = type(error).__name__ == 'PanicException'
+    if not is_panic and not isinstance(error, Exception):
+      raise
+    raise UserError(
+      'the vocabulary cannot be exported: the library `tokenizers` does not '
+      f'take it ({type(error).__name__}: {error}). Is the file damaged?'
+    ) from error
+
+
+def _converted(vocabulary: Any, length: int) -> Any:
+  """Returns a tokenizer with a vocabulary's ids, if all is well."""
   from transformers import PreTrainedTokenizerFast
 
   if isinstance(vocabulary, seqio.ByteVocabulary):
@@ -48,7 +81,7 @@ def convert(vocabulary: Any, length: int) -> Any:
   else:
     tokenizer = _of_pieces(vocabulary)
     special = {}  # what SentencePiece writes for <unk> is part of the text
-  converted = PreTrainedTokenizerFast(
+  return PreTrainedTokenizerFast(
     tokenizer_object=tokenizer,
     pad_token=tokenizer.id_to_token(0),
     eos_token=tokenizer.id_to_token(1),
@@ -58,13 +91,6 @@ def convert(vocabulary: Any, length: int) -> Any:
     model_input_names=['input_ids', 'attention_mask'],
     model_max_length=length,
   )
-  for text in (*_TEXTS, *_own_texts(vocabulary)):
-    if converted(text)['input_ids'] != [*vocabulary.encode(text), 1]:
-      raise UserError(
-        'the vocabulary cannot be exported: transformers would make other ids '
-        f'of {text!r}'
-      )
-  return converted
 
 
 def _own_texts(vocabulary: Any) -> list[str]:
@@ -129,6 +155,7 @@ def _of_pieces(vocabulary: Any) -> Any:
   from tokenizers import AddedToken, Tokenizer, decoders
 
   model = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.sp_model)
+  _check_scores(model)
   letters = set(''.join(piece.piece for piece in model.pieces))
   less, other = [c for c in _STAND_INS if c not in letters][:2]
   # No text may contain a special name, such as `</s>`. In texts and pieces, `<`
@@ -168,6 +195,15 @@ def _of_pieces(vocabulary: Any) -> Any:
   )
   tokenizer.post_processor = _with_end(tokenizer)
   return tokenizer
+
+
+def _check_scores(model: Any) -> None:
+  for number, piece in enumerate(model.pieces):
+    if not math.isfinite(piece.score):
+      raise UserError(
+        f'the vocabulary cannot be exported: piece {number}, {piece.piece!r}, '
+        f'has the score {piece.score}; expected a finite number'
+      )
 
 
 def _model(pieces: list[tuple[str, Any]], model: Any) -> Any:

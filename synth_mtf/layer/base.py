@@ -9,7 +9,11 @@ import mesh_tensorflow as mtf
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
-from synth_mtf.core.context import data_is_packed, row_sequence_id
+from synth_mtf.core.context import (
+  data_is_packed,
+  row_sequence_id,
+  rows_are_packed,
+)
 from synth_mtf.core.layer_call import LayerCall
 from synth_mtf.core.memory import Memory, own_sequence
 from synth_mtf.core.positions import TableIndex, packed_index
@@ -18,9 +22,6 @@ from synth_mtf.core.visibility import Visibility, visibility
 from synth_mtf.cpu.padding import einsum, mask
 from synth_mtf.layer import refusals
 from synth_mtf.layer.weighted_sum import Dropout, UseLogZ
-
-# The modes of decoding; PREDICT is the mode of its encoder.
-_NEVER_PACKED = tf.estimator.ModeKeys.PREDICT, 'first_part', 'incremental'
 
 
 class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
@@ -156,11 +157,7 @@ class AttentionLayer(transformer_layers.SelfAttention, abc.ABC):
 
   def is_packed(self, context: transformer.Context) -> bool:
     """Whether the rows of this call may hold several sequences."""
-    return (
-      self.packed
-      and context.mode not in _NEVER_PACKED
-      and row_sequence_id(context) is not None
-    )
+    return rows_are_packed(context, self.packed)
 
   def weight_dropout(self, context: transformer.Context) -> Dropout:
     """Returns the weight dropout that SelfAttention's settings define."""

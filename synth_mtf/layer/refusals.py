@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
+from synth_mtf.core.context import rows_are_packed
 from synth_mtf.core.dimensions import parts
 from synth_mtf.errors import ConfigurationError, nearest
 
@@ -72,6 +73,17 @@ def check_types(
       "utils.get_variable_dtype.activation_dtype = 'float16': "
       f"{type(layer).__name__} needs the range of 'bfloat16' or 'float32'; set "
       'one of these'
+    )
+
+
+def check_unpacked(
+  owner: str, context: transformer.Context, data_packed: bool
+) -> None:
+  """Rejects packed rows for a layer that mixes all tokens of a row."""
+  if rows_are_packed(context, data_packed):
+    raise ConfigurationError(
+      f'{owner} would mix the sequences of a packed row; set '
+      'mesh_train_dataset_fn.pack = False and mesh_eval_dataset_fn.pack = False'
     )
 
 

@@ -9,8 +9,6 @@ const SIDES = {
   cross: ['decoder', 'encoder'],
 };
 const LARGEST_OF_ROW = 5;
-const POSITIVE = '#06264a'; // the same as the ends of .ramp
-const NEGATIVE = '#7a3206';
 
 const models = JSON.parse(document.getElementById('models').textContent);
 const together = document.querySelector('[name=together]');
@@ -29,6 +27,11 @@ async function unpack({ data, queries, memory }, heads, signed) {
     const row = head * queries + query;
     return scales[row] * codes[row * memory + key];
   };
+}
+
+/** Returns a colour of the page, which may be light or dark. */
+function colour(name) {
+  return getComputedStyle(document.body).getPropertyValue(name);
 }
 
 function make(tag, properties) {
@@ -165,8 +168,9 @@ class Panel {
       this.memory.map((_, j) => this.weight(this.head.value, i, j)),
     );
     const most = rows.flat().reduce((m, w) => Math.max(m, Math.abs(w)), 0);
+    const [positive, negative] = [colour('--positive'), colour('--negative')];
     rows.forEach((row, i) => row.forEach((weight, j) => {
-      context.fillStyle = weight < 0 ? NEGATIVE : POSITIVE;
+      context.fillStyle = weight < 0 ? negative : positive;
       context.globalAlpha = Math.abs(weight) / (most || 1);
       context.fillRect(j, i, 1, 1);
     }));
@@ -213,4 +217,6 @@ const panels = [...document.querySelectorAll('.panel')].map(
 together.addEventListener('change', () => {
   if (together.checked) panels[1].show(panels[0].place);
 });
+const dark = matchMedia('(prefers-color-scheme: dark)');
+dark.addEventListener('change', () => panels.forEach((panel) => panel.show()));
 for (const panel of panels) panel.show();

@@ -5,6 +5,7 @@ single file. Its content security policy keeps the browser off the network.
 """
 
 import pathlib
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -21,6 +22,9 @@ from synth_mtf.results.runs import Run
 from synth_mtf.storage import atomic
 
 GENERATOR = 'synth-mtf report'  # identifies our pages
+_COMMIT = re.compile(r'\b([0-9a-f]{12})[0-9a-f]{28}\b')
+# A weight that has moved less is a flat line in a figure from 0 to 1.
+_LEAST_MOVE = 0.02
 _HERE = pathlib.Path(__file__).parent
 
 
@@ -70,6 +74,7 @@ def write(
     notes=[*notes, *undrawn],
     configurations=configurations(runs),
     differences=differences(runs),
+    origins=origins(runs),
     command=shlex.join(command),
   )
   atomic.write(path, text)
@@ -141,7 +146,11 @@ def draw(
 
   def alpha(run: Run) -> Any:
     of_run = alphas.frame(run)
-    return None if of_run.empty else of_runs.alpha(run.label, of_run)
+    if of_run.empty:
+      return None
+    if alphas.largest_move(of_run) < _LEAST_MOVE:
+      raise UserError(f'no weight differs by {_LEAST_MOVE} between checkpoints')
+    return of_runs.alpha(run.label, of_run)
 
   add_curves()
   scores = 'Score against speed and parameters'
@@ -165,6 +174,24 @@ def configurations(runs: Sequence[Run]) -> list[tuple[str, str]]:
   return [
     (f'{run.label}, {run.name}', run.gin.strip()) for run in runs if run.gin
   ]
+
+
+def origins(runs: Sequence[Run]) -> printing.Grid:
+  """Returns a table of when runs were made, and by which code."""
+  rows = []
+  for run in runs:
+    last = run.origins[-1] if run.origins else {}
+    versions = last.get('versions') or {}
+    rows.append(
+      (
+        f'{run.label}, {run.name}',
+        str(last.get('date') or 'unknown'),
+        str(versions.get('synth-mtf', 'unknown')),
+        _COMMIT.sub(r'\1', str(versions.get('commit', 'unknown'))),
+      )
+    )
+  headers = ['run', 'last command', 'synth_mtf', 'commit']
+  return printing.Grid('When and with which code', headers, rows)
 
 
 def differences(runs: Sequence[Run]) -> printing.Grid:

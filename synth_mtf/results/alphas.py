@@ -1,5 +1,6 @@
 """Reads alpha, the weights of a mixture of synthesizers, at each checkpoint."""
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -44,6 +45,17 @@ def frame(run: Run) -> pd.DataFrame:
         for function, head, value in _weights(mixture, checkpoint, name):
           rows.append((*place, function, head, step, value))
   return pd.DataFrame(rows, columns=[*_KEYS, 'value']).drop_duplicates(_KEYS)
+
+
+def largest_move(frame: pd.DataFrame) -> float:
+  """Returns by how much a weight differs at most between checkpoints.
+
+  Infinity if there is one checkpoint, whose weights are all that is known.
+  """
+  if frame.step.nunique() < 2:
+    return math.inf
+  values = frame.groupby([key for key in _KEYS if key != 'step'])['value']
+  return float((values.max() - values.min()).max())
 
 
 def _weights(

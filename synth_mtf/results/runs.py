@@ -7,6 +7,7 @@ precedence over T5's own files.
 
 import ast
 import contextlib
+import dataclasses
 import functools
 import math
 import os
@@ -39,6 +40,8 @@ _NOT_LITERAL = (
   MemoryError,
   RecursionError,
 )
+# The greatest number of float32.
+_MOST = float(np.finfo(np.float32).max)
 # In the name of a checkpoint.
 _SEED = re.compile(r'((?:^|[^a-zA-Z])(?:seed|s)[-_=]?)\d+')
 
@@ -122,7 +125,7 @@ class Run:
     by_key = {}
     for folder, scalars in self.scalars.items():
       for result in _results(folder, scalars):
-        by_key[result.key] = result
+        by_key[result.key] = _within_range(result)
     return [by_key[key] for key in sorted(by_key)]
 
   @functools.cached_property
@@ -242,7 +245,10 @@ class Run:
 
 
 def read(*folders: str) -> list[Run]:
-  """Returns the runs in model folders and demo folders, without duplicates.
+  """Returns the runs in folders, without duplicates.
+
+  Args:
+    *folders: those of models or of demos, or any with some of these inside.
 
   Raises:
     UserError: a folder does not exist or holds no run.
@@ -255,8 +261,8 @@ def read(*folders: str) -> list[Run]:
       raise UserError(
         f'{name} does not exist or holds no run; expected a model folder '
         '(checkpoints, operative_config.gin or event files, and what '
-        'evaluations wrote below it) or the folder of a demo.'
-        + files.instead(name)
+        'evaluations wrote below it), the folder of a demo, or one with such '
+        'folders inside.' + files.instead(name)
       )
     for run in inside:  # for a bucket, this is a key like any other
       runs.setdefault(os.path.realpath(run.name), run)
@@ -332,7 +338,7 @@ def _runs(folder: str, seen: set[str], depth: int = 3) -> Iterator[Run]:
     yield Run(folder, stages or [folder])
     return
   if depth:
-    inside = _in_order_of_table(folder) if is_demo else _seeds(folder)
+    inside = _in_order_of_table(folder) if is_demo else _by_number(folder)
     for name in inside:
       yield from _runs(os.path.join(folder, name), seen, depth - 1)
 
@@ -347,12 +353,15 @@ def _in_order_of_table(folder: str) -> list[str]:
   return sorted(inside, key=order.index)
 
 
-def _seeds(folder: str) -> list[str]:
-  """Returns the subfolders of a variant in a demo, by the seed's number."""
-  seeds = [
-    x for x in filesystem.subfolders(folder) if re.fullmatch(r'seed_\d+', x)
-  ]
-  return sorted(seeds, key=len)  # 2 before 10
+def _by_number(folder: str) -> list[str]:
+  """Returns the subfolders, of which seed_2 comes before seed_10."""
+  return sorted(filesystem.subfolders(folder), key=_texts_and_numbers)
+
+
+def _texts_and_numbers(name: str) -> list[str | int]:
+  """Returns the parts of a name, which are texts and numbers in turn."""
+  parts = re.split('([0-9]+)', name)
+  return [int(part) if place % 2 else part for place, part in enumerate(parts)]
 
 
 def _is_model_folder(folder: str) -> bool:
@@ -443,6 +452,21 @@ def _result(
     standard_error=error,
     **about,
   )
+
+
+def _within_range(result: records.Result) -> records.Result:
+  """Returns a result whose numbers can be averaged, squared and drawn.
+
+  No score is outside of float32, in which models compute.
+  """
+  error = result.standard_error
+  if error is not None and not abs(error) <= _MOST:
+    result = dataclasses.replace(result, standard_error=None)
+  value = result.value
+  if value is None or abs(value) <= _MOST:
+    return result
+  reason = f'{value:g} is outside the range of float32'
+  return dataclasses.replace(result, value=None, reason=reason)
 
 
 @contextlib.contextmanager

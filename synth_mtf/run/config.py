@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 from absl import flags
 
 from synth_mtf.errors import UserError, nearest
-from synth_mtf.host import bindings, gin_files
+from synth_mtf.host import bindings, explanations, gin_files
 from synth_mtf.host.run_config import FEATURES, RunConfig
 
 MODES = (
@@ -336,9 +336,4 @@ def _check_macros() -> None:
   params = flags.FLAGS.gin_param if flags.FLAGS.is_parsed() else None
   for name in gin_files.bindings('\n'.join(params or [])):
     if name not in read and not re.search('[./]', name):
-      hint = nearest(name, read) or f'; what is read: {", ".join(sorted(read))}'
-      raise UserError(
-        f'--gin_param: nothing reads {name}{hint}\n'
-        'A setting starts with the name of its function, as in '
-        'utils.run.train_steps.'
-      )
+      raise UserError(explanations.unread_macro(name, read))

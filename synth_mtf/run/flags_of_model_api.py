@@ -6,6 +6,7 @@ With gin, that is, without `--use_model_api`, T5's main ignores these flags:
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from absl import flags
 
@@ -72,11 +73,21 @@ def check() -> None:
   if flags.FLAGS.use_model_api:
     _check_paths(flags.FLAGS.mode)
     return
+  refuse(
+    {
+      name: flags.FLAGS[name].value
+      for name in BINDINGS
+      if flags.FLAGS[name].present
+    }
+  )
+
+
+def refuse(given: Mapping[str, Any]) -> None:
+  """Refuses flags of the Model API, by their values, in a run without it."""
   faults = []
   for name, binding in BINDINGS.items():
-    flag = flags.FLAGS[name]
-    if flag.present:
-      value = _VALUES.get(name, {}).get(flag.value, flag.value)
+    if name in given:
+      value = _VALUES.get(name, {}).get(given[name], given[name])
       gin_param = binding.format(value)
       faults.append(f'--{name}: give --gin_param="{gin_param}"')
   if faults:

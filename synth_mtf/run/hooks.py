@@ -1,10 +1,12 @@
 """Training hooks: show progress, save checkpoints, stop the run."""
 
+import array
 import collections
 import math
 import os
+import statistics
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow.compat.v1 as tf
@@ -19,7 +21,11 @@ from synth_mtf.run.output import Console, duration
 _LAST_STEPS = 100  # the final loss is their mean
 _MAX_SAVING_SHARE = 0.05  # of the time, for checkpoints saved by time
 _STEP = 'synth_mtf_step'
-_EVENT_STEPS = 100  # as the host writes its loss
+# Between points of the curve: as the host writes its loss, or in a short run a
+# twentieth of it.
+_EVENT_STEPS = 100
+_POINTS = 20
+_FEWEST_STEPS = 50  # of which a tenth has a mean and a deviation
 _SPEED_SECONDS = 60.0  # the speed is that of this time
 
 
@@ -73,6 +79,7 @@ class TrainingHook(tf.estimator.SessionRunHook):
     self._since_event: list[Loss] = []
     self._last = collections.deque[Loss](maxlen=_LAST_STEPS)
     self._late_share: float | None = None
+    self._losses = array.array('d')  # of each step
     # Step and time of the first step and of each line of the last minute.
     self._marks = collections.deque[tuple[int, float]]()
 
@@ -91,6 +98,8 @@ class TrainingHook(tf.estimator.SessionRunHook):
   def after_create_session(self, session: tf.Session, _coord: Any) -> None:
     self.step = int(session.run(self._counted))
     self._first_step = self.step + 1
+    part = (self._total - self.step) // _POINTS
+    self._event_steps = min(max(part, 1), _EVENT_STEPS)
     if self.step:
       self._console.line(
         f'Starts after step {self.step}, that of its checkpoint, and ends at '
@@ -113,7 +122,8 @@ class TrainingHook(tf.estimator.SessionRunHook):
       )
     for steps in (self._since_line, self._since_event, self._last):
       steps.append(loss)
-    if (self.step - self._first_step) % _EVENT_STEPS == 0:
+    self._losses.append(_mean([loss]))
+    if (self.step - self._first_step) % self._event_steps == 0:
       self._write_event()
     if self.step == self._first_step:  # slow: it compiles and fills caches
       self._first_time = time.monotonic()
@@ -143,6 +153,7 @@ class TrainingHook(tf.estimator.SessionRunHook):
       )
     if self.step >= self._total:
       self._console.finish(text)
+      self._note_unmoved()
     else:
       self._console.update(text)
     # The host writes the first step, then every hundredth.
@@ -151,6 +162,21 @@ class TrainingHook(tf.estimator.SessionRunHook):
       self._write_event()
     if self._model_dir:
       tf.summary.FileWriterCache.get(self._model_dir).flush()
+
+  def _note_unmoved(self) -> None:
+    """Says so if the loss has not fallen."""
+    tenth = len(self._losses) // 10
+    if has_fallen(self._losses):
+      return
+    first, last = self._losses[:tenth], self._losses[-tenth:]
+    before = self._format.format(statistics.mean(first))
+    self._console.line(
+      f'The loss has not fallen: {before} in the first {tenth} steps, '
+      f'{statistics.mean(last):.3f} in the last {tenth}, which noise explains. '
+      'If the model should have learnt more, try another learning rate: '
+      '--gin_param="learning_rate = 0.05", or --learning_rate=0.05 of '
+      '`synth-mtf pretrain` and `finetune` (docs/tutorial.md).'
+    )
 
   def _loss(self, results: Any) -> Loss:
     """Returns what a step fetched, with the share of the loss's own step."""
@@ -209,6 +235,21 @@ def _mean(steps: Collection[Loss]) -> float:
   """Returns the mean loss in nats per token; T5's if tokens are not counted."""
   share = sum(loss.token_share for loss in steps)
   return sum(loss.host for loss in steps) / max(share, 1e-9)
+
+
+def has_fallen(losses: Sequence[float]) -> bool:
+  """Whether the mean of the last tenth of the steps is below the first's.
+
+  It must be by more than two standard errors of the difference. True for a run
+  of few steps, which says nothing.
+  """
+  if len(losses) < _FEWEST_STEPS:
+    return True
+  tenth = len(losses) // 10
+  first, last = losses[:tenth], losses[-tenth:]
+  fall = statistics.mean(first) - statistics.mean(last)
+  variances = statistics.variance(first) + statistics.variance(last)
+  return fall > 2 * math.sqrt(variances / tenth)
 
 
 def not_finite(what: str, model_dir: str, step: int) -> UserError:

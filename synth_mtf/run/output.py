@@ -47,6 +47,19 @@ class Printable:
     return getattr(self._stream, name)
 
 
+def open_closed_streams() -> None:
+  """Opens standard streams that are closed, as by `>&-`, so that all can write.
+
+  What is written to them is lost, as the user asked for.
+  """
+  for name, mode in (('stdin', 'r'), ('stdout', 'w'), ('stderr', 'w')):
+    if getattr(sys, name) is None:
+      # It gets the lowest free descriptor: the one that was closed.
+      stream = open(os.devnull, mode, encoding='utf-8')  # noqa: SIM115
+      os.set_inheritable(stream.fileno(), True)
+      setattr(sys, name, stream)
+
+
 class Console:
   """Shows progress text, prefixed with the title of the current task."""
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from absl import logging
 
+from synth_mtf.rows import formats
 from synth_mtf.storage import filesystem, remembered
 from synth_mtf.tasks import data_settings
-from synth_mtf.tasks.files import formats
 
 # Short files have small parts, so that shuffling the parts mixes the rows. Long
 # files have larger parts, up to a size at which opening one is cheap compared

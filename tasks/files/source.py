@@ -10,9 +10,10 @@ import tensorflow.compat.v2 as tf
 from absl import logging
 
 from synth_mtf.errors import UserError
+from synth_mtf.rows import formats
 from synth_mtf.storage import filesystem
 from synth_mtf.tasks import cache_record, data_settings
-from synth_mtf.tasks.files import formats, index
+from synth_mtf.tasks.files import index
 
 _CACHE_SHARD_BYTES = 64 << 20
 # Files that are divided by size are read in parts of about a megabyte.
@@ -269,12 +270,14 @@ class FilesDataSource(seqio.DataSource):
     Python parses them and passes them to TensorFlow in chunks, because a call
     per row would cost more than the row itself.
     """
-    signature = parts[0].reader.schema
-    in_chunks = all(not spec.shape.rank for spec in tf.nest.flatten(signature))
-    if in_chunks:
-      signature = tf.nest.map_structure(
-        lambda spec: tf.TensorSpec([None], spec.dtype), signature
-      )
+    schema = parts[0].reader.schema
+    in_chunks = not any(spec.is_list for spec in tf.nest.flatten(schema))
+    signature = tf.nest.map_structure(
+      lambda spec: tf.TensorSpec(
+        [None] if in_chunks or spec.is_list else [], spec.dtype
+      ),
+      schema,
+    )
 
     def rows(numbers: Any) -> Iterator[Any]:
       streams = [self._read(parts[number]) for number in numbers]

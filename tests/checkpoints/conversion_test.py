@@ -40,8 +40,10 @@ ORIGINALS = {
 SELF = 'decoder/block_001/layer_000/SelfAttention'
 CROSS = 'decoder/block_000/layer_001/EncDecAttention'
 SAME = 'computes what the source computes'
-LONG = ['Unitransformer.max_length = 512']  # the table of the original
-LONGER = ['Unitransformer.max_length = 20']
+# One block in each stack shows what is not about several.
+ONE = ('num_layers = 1',)
+LONG = (*ONE, 'Unitransformer.max_length = 512')  # the table of the original
+LONGER = (*ONE, 'Unitransformer.max_length = 20')
 
 with_or_without_cross = pytest.mark.parametrize(
   'variant', ['random_vanilla', 'cross_random_vanilla']
@@ -68,9 +70,19 @@ def convert(path, folder, variant, source=None, bindings=(), resize=False):
 
 
 @functools.cache
-def logits_of_t5(path, *bindings):
-  """The logits of the checkpoint that most tests start from."""
-  return model.logits(path, bindings=bindings)
+def logits_of(path, variant=None, *bindings):
+  """The logits of a checkpoint that several tests start from."""
+  return model.logits(path, variant, bindings)
+
+
+@pytest.fixture(scope='module')
+def written(tmp_path_factory):
+  """Writes a checkpoint of a variant with bindings, once."""
+  return functools.cache(
+    lambda variant, *bindings: model.write(
+      tmp_path_factory.mktemp('written'), variant, bindings
+    )
+  )
 
 
 def with_more(path, folder, values):
@@ -83,14 +95,16 @@ def with_more(path, folder, values):
 @pytest.mark.parametrize(
   'source, variant, bindings',
   [
-    *((None, v, []) for v in (*WITH_VANILLA, *CROSS_WITH_VANILLA)),
-    *((None, f'as_original_dense_plus{end}', []) for end in ('', '_alpha')),
+    *((None, v, ONE) for v in (*WITH_VANILLA, *CROSS_WITH_VANILLA)),
+    *((None, f'as_original_dense_plus{end}', ONE) for end in ('', '_alpha')),
     # Scaling q for V would scale D as well.
-    ('as_original_dense_plus', 'as_original_dense_plus_alpha', []),
+    ('as_original_dense_plus', 'as_original_dense_plus_alpha', ONE),
     ('as_original_dense_plus', 'dense_vanilla', LONG),
+    # Blocks after the first take its bias of distances.
+    ('original_dense_plus_alpha', 'as_original_dense_plus_alpha', ()),
     ('as_original_dense_minus', 'dense', LONG),
-    ('as_original_dense_minus', 'as_original_dense_plus', []),
-    (None, 'random_vanilla+cross_random_vanilla', []),
+    ('as_original_dense_minus', 'as_original_dense_plus', ONE),
+    (None, 'random_vanilla+cross_random_vanilla', ()),
     (None, 'random_vanilla', ["SyntheticAttention.mixing = 'layer_softmax'"]),
     (None, 'random_vanilla', ["SyntheticAttention.mixing = 'sum'"]),
     ('vanilla', 'random_vanilla', ["utils.run.model_type = 'lm'"]),
@@ -99,41 +113,41 @@ def with_more(path, folder, values):
   ids=str,
 )
 def test_a_model_that_computes_the_same(
-  t5, tmp_path, source, variant, bindings
+  written, tmp_path, source, variant, bindings
 ):
-  there = model.write(tmp_path / 'a', source, bindings) if source else t5
-  path, out = convert(there, tmp_path / 'b', variant, bindings=bindings)
+  there = written(source, *bindings)
+  path, out = convert(there, tmp_path, variant, bindings=bindings)
   assert SAME in out
   # The original's tables are those of as_original, even in packed rows.
   by_row = variant in ORIGINALS.values() or 'as_' in str(source)
   assert by_row or f'{SAME}.' in out
   assert Checkpoint(path).step == 7
-  if source:
-    expected = model.logits(there, source, bindings)
-  else:
-    expected = logits_of_t5(t5, *bindings)
+  expected = logits_of(there, source, *bindings)
   assert_close(model.logits(path, variant, bindings), expected)
 
 
 @pytest.mark.parametrize('mode', ORIGINALS)
-@pytest.mark.parametrize('source', ['as_original', 'replaced'])
-def test_back_to_the_original_layer(tmp_path, mode, source):
-  """A mirror trained here runs in stock mesh_tensorflow."""
+@pytest.mark.parametrize('mirror', ['as_original', 'replaced'])
+def test_to_a_mirror_of_the_original_layer_and_back(
+  written, tmp_path, mode, mirror
+):
+  """What is trained here runs in stock mesh_tensorflow."""
   original = f'original_{mode}'
-  mirror = f'as_{original}'
-  if source == 'replaced':
-    mirror = f'{original}+../common/replace_synthesizer'
-  there = model.write(tmp_path / 'a', mirror, LONG)
-  path, out = convert(there, tmp_path / 'b', original, mirror, LONG)
+  variant = f'as_{original}'
+  if mirror == 'replaced':
+    variant = f'{original}+../common/replace_synthesizer'
+  there = written(original, *LONG)
+  path, out = convert(there, tmp_path / 'a', variant, bindings=LONG)
   assert SAME in out
-  stored = Checkpoint(path)
-  gin_files.parse(model.files(original), [*model.TINY, *LONG])
-  built = host_model.build(model.VOCAB)
-  shapes = {n: v.shape.as_list() for n, v in built.variables.items()}
-  assert {n: list(stored[n].shape) for n in stored.weights} == shapes
   assert_close(
-    model.logits(path, original, LONG), model.logits(there, mirror, LONG)
+    model.logits(path, variant, LONG), logits_of(there, original, *LONG)
   )
+  path, out = convert(path, tmp_path / 'b', original, variant, LONG)
+  assert SAME in out
+  back, stored = Checkpoint(path), Checkpoint(there)
+  assert set(back.weights) == set(stored.weights)
+  for name in stored.weights:
+    np.testing.assert_array_equal(back[name], stored[name], name)
 
 
 @pytest.mark.parametrize('are_named', [False, True])
@@ -144,7 +158,7 @@ def test_names_of_public_checkpoints(t5, tmp_path, are_named):
   path, out = convert(public, tmp_path / 'b', 'random_vanilla')
   assert f'{SAME}.' in out
   assert 'left over (0)' in out
-  assert_close(model.logits(path, 'random_vanilla'), logits_of_t5(t5))
+  assert_close(model.logits(path, 'random_vanilla'), logits_of(t5))
 
 
 @with_or_without_cross
@@ -156,7 +170,7 @@ def test_a_bias_that_early_checkpoints_have_and_do_not_use(
   path, out = convert(path, tmp_path / 'b', variant)
   assert SAME in out
   assert bias in out.split('left over')[1]
-  assert_close(model.logits(path, variant), logits_of_t5(t5))
+  assert_close(model.logits(path, variant), logits_of(t5))
 
 
 @pytest.mark.parametrize(
@@ -175,13 +189,27 @@ def test_t5_starts_other_variants(t5, tmp_path, variant):
     assert 0.8 < found[f'{ours(layer)}/random/R'].std() < 1.2
 
 
+def test_new_weights_repeat_and_depend_on_the_seed(t5, tmp_path):
+  def drawn(folder, *words):
+    to = str(tmp_path / folder)
+    files = [f'--gin_file={file}' for file in model.files('dense')]
+    sizes = [f'--gin_param={binding}' for binding in model.TINY]
+    command = ['checkpoint', 'convert', t5, to, *files, *sizes, *words]
+    assert run(*command)[0] == 0
+    return Checkpoint(to)[f'{ours(SELF)}/dense/W1']
+
+  first = drawn('first')
+  np.testing.assert_array_equal(drawn('again'), first)
+  assert (drawn('other', '--seed=1') != first).any()
+
+
 @with_or_without_cross
 def test_back_to_t5(t5, tmp_path, variant):
   mixture, _ = convert(t5, tmp_path / 'a', variant)
   path, out = convert(mixture, tmp_path / 'b', None, variant)
   assert SAME in out
   assert set(Checkpoint(path).weights) == set(Checkpoint(t5).weights)
-  assert_close(model.logits(path), logits_of_t5(t5))
+  assert_close(model.logits(path), logits_of(t5))
 
 
 def test_alpha_at_the_vanilla_end_goes_back_to_t5(tmp_path):
@@ -207,6 +235,7 @@ def test_what_contributes_is_not_dropped(tmp_path):
 def test_the_defaults_of_the_original(tmp_path):
   """Where gin binds nothing but the mode."""
   bindings = [
+    *ONE,
     'transformer_layers.Synthesizer.num_heads = 8',
     'transformer_layers.Synthesizer.key_value_size = 128',
     'transformer_layers.Synthesizer.dropout_rate = 0.0',
@@ -218,9 +247,12 @@ def test_the_defaults_of_the_original(tmp_path):
     [*model.files(variant), 'common/original_defaults.gin'], model.TINY
   )
   same = [
-    f'SyntheticAttention.{name} = {value!r}'
-    for name, value in gin.get_bindings('SyntheticAttention').items()
-    if name in ('num_heads', 'key_value_size', 'relative_attention_type')
+    *ONE,
+    *(
+      f'SyntheticAttention.{name} = {value!r}'
+      for name, value in gin.get_bindings('SyntheticAttention').items()
+      if name in ('num_heads', 'key_value_size', 'relative_attention_type')
+    ),
   ]
   path, _ = convert(source, tmp_path / 'b', variant, bindings=same)
   assert_close(
@@ -245,8 +277,8 @@ def test_a_warning_about_tables_learned_from_packed_rows(tmp_path, mode):
   assert f'{SAME}.' in out
 
 
-def test_keys_and_values_of_one_projection_go_back_and_forth(tmp_path):
-  source = model.write(tmp_path / 'a', 'as_original_random', LONG)
+def test_keys_and_values_of_one_projection_go_back_and_forth(written, tmp_path):
+  source = written('as_original_random', *LONG)
   there, _ = convert(source, tmp_path / 'b', 'random', bindings=LONG)
   back, _ = convert(there, tmp_path / 'c', 'as_original_random', bindings=LONG)
   assert set(Checkpoint(back).weights) == set(Checkpoint(source).weights)
@@ -271,7 +303,7 @@ def test_keys_and_values_of_one_projection_go_back_and_forth(tmp_path):
 )
 def test_tables_grow_with_max_length(tmp_path, variant):
   """Their first positions stay as they were, and so does everything else."""
-  source = model.write(tmp_path / 'a', variant)
+  source = model.write(tmp_path / 'a', variant, ONE)
   gin_files.parse(model.files(variant), [*model.TINY, *LONGER])
   shapes = host_model.build(model.VOCAB).shapes
   before = Checkpoint(source)
@@ -292,20 +324,20 @@ def test_tables_grow_with_max_length(tmp_path, variant):
     with pytest.raises(UserError, match='max_length 14 .*20 .*--resize'):
       convert(*arguments)
   # A run writes all settings beside its checkpoints.
-  gin_files.parse(model.files(variant), model.TINY)
+  gin_files.parse(model.files(variant), [*model.TINY, *ONE])
   (tmp_path / 'a' / 'operative_config.gin').write_text(gin.config_str())
   path, out = convert(source, tmp_path / 'b', variant, None, LONGER, True)
   same = variant != 'fixed_patterns'  # some of which depend on the length
   assert (f'the model {SAME}' in out) == same
   assert same == np.allclose(
     model.logits(path, variant, LONGER),
-    model.logits(source, variant),
+    model.logits(source, variant, ONE),
     atol=1e-5,
   )
   long = {'inputs': 20, 'targets': 17}
   assert np.isfinite(model.logits(path, variant, LONGER, long)).all()
   # And back again, to what it was at first.
-  again, _ = convert(path, tmp_path / 'c', variant, variant, resize=True)
+  again, _ = convert(path, tmp_path / 'c', variant, variant, ONE, resize=True)
   longer, last = Checkpoint(path), Checkpoint(again)
   for name in before.weights:
     value = before[name]
@@ -317,7 +349,7 @@ def test_tables_grow_with_max_length(tmp_path, variant):
 
 def test_another_length_of_either_side_of_cross_attention(tmp_path):
   variant = 'cross_random'
-  lengths = ['decoder/Unitransformer.max_length = 10']
+  lengths = [*ONE, 'decoder/Unitransformer.max_length = 10']
   source = model.write(tmp_path / 'a', variant, lengths)
   table = f'{ours(CROSS)}/random/R'
   assert Checkpoint(source)[table].shape == (3, 10, 14)
@@ -334,12 +366,14 @@ def test_another_length_of_either_side_of_cross_attention(tmp_path):
 
 @pytest.mark.parametrize('source', ['random', 'mlp_mixer'])
 @pytest.mark.parametrize('target', ['random', 'mlp_mixer'])
-def test_the_softmax_is_part_of_what_a_model_computes(tmp_path, source, target):
-  path = model.write(tmp_path / 'a', source)
-  _, out = convert(path, tmp_path / 'b', target, source)
+def test_the_softmax_is_part_of_what_a_model_computes(
+  written, tmp_path, source, target
+):
+  path = written(source, *ONE)
+  _, out = convert(path, tmp_path / 'b', target, source, ONE)
   assert (f'the model {SAME}' in out) == (source == target)
   assert (tmp_path / 'b' / 'model.json').exists()
-  gelu = ["DenseReluDense.activation = 'gelu'"]
+  gelu = [*ONE, "DenseReluDense.activation = 'gelu'"]
   _, out = convert(path, tmp_path / 'c', target, source, gelu)
   assert f'the model {SAME}' not in out
 

@@ -237,3 +237,15 @@ def test_many_checkpoints_are_a_short_message(tmp_path):
   assert message and 'damaged in ' in message
   assert '290 more and model.ckpt-390, ' in message
   assert message.count('model.ckpt-') < 15
+
+
+def test_what_a_run_removes_meanwhile_is_not_damaged(tmp_path):
+  save(tmp_path, 1, 2, 3)
+  opened = Checkpoint(f'{tmp_path}/model.ckpt-1')
+  earlier = Folder(str(tmp_path))
+  for path in tmp_path.glob('model.ckpt-[12].*'):
+    path.unlink()
+  message = 'model.ckpt-1 was removed while it was read.*holds model.ckpt-3'
+  with pytest.raises(UserError, match=message):
+    opened.verify()
+  assert earlier.damage() is None

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import shutil
 import sys
 
 import pytest
@@ -14,15 +15,19 @@ from synth_mtf.checkpoints import files, index_file
 from synth_mtf.checkpoints.folder import is_complete
 from synth_mtf.errors import UserError
 from synth_mtf.storage import filesystem
-from tests import checkout, model
+from tests import checkout
 from tests.cli.command import run
 
 NAME = 'shared/embedding'
 
 
 @pytest.fixture
-def path(tmp_path):
-  return model.write(tmp_path / 'run')
+def path(t5, tmp_path):
+  """A copy of that checkpoint."""
+  folder = shutil.copytree(os.path.dirname(t5), tmp_path / 'run')
+  name = os.path.basename(t5)
+  (folder / 'checkpoint').write_text(f'model_checkpoint_path: "{name}"\n')
+  return str(folder / name)
 
 
 def entries(path):

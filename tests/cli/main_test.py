@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import signal
+import sys
 from unittest import mock
 
 import gin
@@ -14,6 +15,7 @@ import synth_mtf
 from synth_mtf import cli
 from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.results.layouts import LAYOUTS
+from synth_mtf.run import output
 from tests import checkout
 from tests.cli.command import PROGRAM, run
 
@@ -55,6 +57,7 @@ def test_help_of_transformer_lists_the_flags_of_t5_and_ours():
     ('tabel x', "); did you mean 'table'?\n"),
     ('cost --siz=tiny', "arguments: --siz=tiny; did you mean '--size'?\n"),
     ('demo --nothing', 'unrecognized arguments: --nothing\n'),
+    ('vocabulary --txt=a', "--txt=a; did you mean '--text'"),
     ('table . --layout=glu', "did you mean 'glue'?\n"),
     ('plot . --text=a --task=b', '--task: not allowed with'),
     ('demo --steps 0', '1 or more'),
@@ -148,6 +151,28 @@ def test_an_error_is_one_message(monkeypatch, error, status, message):
 
   monkeypatch.setattr('synth_mtf.cli.doctor.run', fail)
   assert run('doctor') == (status, '', f'synth-mtf: {message}\n')
+
+
+def test_standard_streams_may_be_closed(tmp_path, monkeypatch):
+  for name in ('stdin', 'stdout', 'stderr'):
+    monkeypatch.setattr(sys, name, None)
+  assert cli.main(['table', str(tmp_path / 'missing')]) == 2
+  with sys.stdin, sys.stdout, sys.stderr:
+    output.Console().line('Some progress.')
+    print('A result.')
+    assert not sys.stdin.read()
+    assert os.get_inheritable(sys.stdout.fileno())
+
+
+def test_a_user_may_have_no_home(monkeypatch):
+  def homes(args):
+    print(os.path.expanduser('~'))
+
+  monkeypatch.setattr('synth_mtf.cli.doctor.run', homes)
+  monkeypatch.setattr('pwd.getpwuid', {}.__getitem__)
+  monkeypatch.delenv('HOME')
+  assert run('doctor') == (0, '/nonexistent\n', '')
+  assert 'HOME' not in os.environ
 
 
 def test_a_command_leaves_the_environment(tmp_path, monkeypatch):

@@ -52,6 +52,11 @@ CASES = [
   ('pretrain {new} --text=my.txt --variant=R+V', '--text: my.txt does not'),
   ('pretrain {new} --variant=R+Q', "there is no variant 'R+Q'; did you mean"),
   ('pretrain {new} --variant=R+V', 'give the text to pretrain on: --text='),
+  ('pretrain {new} --variant=R --data_dir={folder}', 'has no text to pretrain'),
+  (
+    'transformer --data_dir={folder} --gin_file=runs/pretrain_text.gin',
+    'has no text to pretrain on: no file corpus/**/*.txt, .jsonl or .json',
+  ),
   ('pretrain {new} --text={file}', 'holds no run yet: give --variant'),
   ('pretrain {file} --variant=V --text={file}', 'is a file; expected the fol'),
   ('pretrain {new} --size=tinny', "did you mean 'sizes/tiny.gin'"),
@@ -65,6 +70,85 @@ CASES = [
   ('evaluate {unsaved}', 'has no checkpoint yet: train first'),
   ('transformer', 'no flags are given: a run needs at least a folder'),
   ('transformer --gin_fil=a', "there is no flag --gin_fil; did you mean 'gin"),
+  (
+    'transformer --model_dir={new} --train_steps=100',
+    '--train_steps: give --gin_param="utils.run.train_steps = 100"',
+  ),
+  (
+    'transformer --model_dir={new} --mode finetune --nouse_model_api',
+    '--mode: give --gin_param="utils.run.mode = \'train\'"',
+  ),
+  (
+    'transformer --gin_file=sizes/tiny.gin',
+    'give the folder of the run, --mod',
+  ),
+  (
+    'transformer --gin_param=utils.run.train_stepz=5',
+    "'utils.run' has no parameter 'train_stepz'; did you mean 'train_steps'",
+  ),
+  (
+    'transformer --gin_param=utils.rnu.mode=5',
+    "knows nothing named 'utils.rnu'",
+  ),
+  (
+    'transformer --gin_param=trainsteps=5',
+    '--gin_param: nothing reads trainst',
+  ),
+  ('transformer --gin_param=run.mode', "gin syntax: Couldn't parse statement"),
+  ('transformer --gin_file={gin}', 'a.gin", line 2\n    Randm.max_length = 3'),
+  (
+    'pretrain {new} --variant=R --text={file} --gin_param=learning_rat=5',
+    "nothing reads learning_rat; did you mean 'learning_rate'?",
+  ),
+  (
+    'evaluate {unsaved} --gin_param=Randm.max_length=3',
+    "knows nothing named 'Randm'; did you mean 'Random'?",
+  ),
+  ('demo --gin_param=Randm.max_length=3', "knows nothing named 'Randm'; did"),
+  ('cost --gin_param=Randm.max_length=3', "knows nothing named 'Randm'; did"),
+  ('tasks --gin_param=rate_num_example.maximum=3', "'rate_num_examples'?"),
+  (
+    'checkpoint convert {run} {folder} --gin_file={gin}',
+    "knows nothing named 'Randm'; did you mean 'Random'?",
+  ),
+  (
+    'transformer --size=tiny',
+    'there is no flag --size: give --gin_file=sizes/tiny.gin',
+  ),
+  ('transformer --variant R+V', 'give --gin_file=variants/random_vanilla.gin'),
+  (
+    'transformer --seed=3',
+    'give --gin_file=runs/repeatable.gin '
+    '--gin_param="mesh_train_dataset_fn.seed = 3"',
+  ),
+  (
+    'transformer --gin.utils.run.train_steps=100',
+    'give --gin_param="utils.run.train_steps = 100"',
+  ),
+  (
+    'transformer --gin_file=variants/R+V.gin',
+    "the paper's R+V is variants/random_vanilla.gin",
+  ),
+  ('transformer --gin_file=tiny.gin', "did you mean 'sizes/tiny.gin'?"),
+  (
+    'transformer --gin_file=sizes/tinny.gin',
+    "does not exist; did you mean 'sizes/tiny.gin'?\n",
+  ),
+  ('transformer --task_file={bad}', "bad.yaml:3: unknown field 'input'; did"),
+  (
+    'tasks --task_file={bad}',
+    "bad.yaml:3: unknown field 'input'; did you mean",
+  ),
+  ('tasks --task_file={lost}', 'lost.yaml:2: '),
+  (
+    'evaluate {unsaved} --task_file={lost}',
+    'aa.csv does not exist; expected a file',
+  ),
+  ('vocabulary --out=v.model --task_file={column}', "the column 'mood'"),
+  (
+    'cache --task=mood --out=v --task_file={column}',
+    "a.csv:1: a first line without the column 'mood'",
+  ),
   ('transformer --task_file=a.yaml', '--task_file: a.yaml does not exist'),
   ('transformer --data_dir=nosuch', '--data_dir: nosuch does not exist'),
   (
@@ -93,6 +177,7 @@ CASES = [
   ('tasks --data_dir=nosuch', '--data_dir: nosuch does not exist'),
   ('tasks --data_dir={file}', 'is a file; expected a folder of official files'),
   ('tasks --task_file=a.yaml', '--task_file: a.yaml does not exist'),
+  ('tasks cola', "did you mean 'synth_glue_cola_v002' or 'glue_cola_v002'"),
   ('tasks synth_glue_cola', "did you mean 'synth_glue_cola_v002'"),
   ('cache --task=glue_cola --out=a', "did you mean 'synth_glue_cola_v002'"),
   ('cache --task={task} --out=', '--out: the name is empty: give the path'),
@@ -191,16 +276,26 @@ def places(tmp_path_factory):
     (runs / name).mkdir()
   (runs / 'file').write_text('text')
   (runs / 'a.npz').write_text('text')
+  (runs / 'a.gin').write_text('import synth_mtf\nRandm.max_length = 3\n')
   (runs / 'a.csv').write_text('text,label')
   (runs / 'unsaved').mkdir()
   (runs / 'unsaved/operative_config.gin').write_text('run.train_steps = 8')
   (runs / 'hf' / 'config.json').write_text('{}')
+  task = (
+    'name: mood\nfiles: {train: a.csv}\ninputs: "{text}"\n'
+    'targets: "{mood}"\nmetrics: [accuracy]\n'
+  )
+  (runs / 'column.yaml').write_text(task)
+  (runs / 'bad.yaml').write_text(task.replace('inputs', 'input'))
+  (runs / 'lost.yaml').write_text(task.replace('a.csv', 'aa.csv'))
   save(runs / 'run', 2, 4)
   made_runs.events(runs / 'other', (2, {'loss': 1.0}))
   return {
     'runs': runs,
     'model': runs / 'a.model',
+    **{x: runs / f'{x}.yaml' for x in ('bad', 'column', 'lost')},
     'csv': runs / 'a.csv',
+    'gin': runs / 'a.gin',
     'npz': runs / 'a.npz',
     'unsaved': runs / 'unsaved',
     'task': 'synth_glue_cola_v002',

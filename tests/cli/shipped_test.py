@@ -1,14 +1,20 @@
 """The answers that the package has; as a program, this writes them anew."""
 
 import contextlib
+import importlib
 import io
+import pathlib
 import re
+import sys
 from unittest import mock
 
+import gin
 import pytest
 import seqio
 
 from synth_mtf.cli import tasks, transformer
+from synth_mtf.host import written
+from synth_mtf.paths import gin_path
 from synth_mtf.run import main, process
 from synth_mtf.storage import remembered
 from tests.cli.command import run
@@ -25,11 +31,27 @@ def names():
   return sorted({*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()})
 
 
+def known_to_gin():
+  from t5.models import mesh_transformer  # once torch is stood in for
+
+  with gin.unlock_config():  # listing tasks locks it
+    _import_modules_of_gin()
+  ignored = mesh_transformer.DEPRECATED_GIN_REFERENCES
+  return written.known_to_gin(sys.modules, ignored)
+
+
+def _import_modules_of_gin():
+  for file in pathlib.Path(gin_path()).rglob('*.gin'):
+    for module in re.findall(r'^import (\S+)', file.read_text(), re.M):
+      importlib.import_module(module)
+
+
 ANSWERS = {
   'tasks': listed,
   'transformer': transformer.flags_help,
   'names': names,
   'flags': transformer.flag_names,
+  written.QUESTION: known_to_gin,
 }
 COMMANDS = {'tasks': ['tasks'], 'transformer': ['transformer', '--help']}
 HINT = 'python -m tests.cli.shipped_test writes it anew'
@@ -51,6 +73,17 @@ def test_names_are_known(name, one):
   known = remembered.get(name)
   assert one in known
   assert {*known} <= {*ANSWERS[name]()}, HINT
+
+
+def test_what_gin_knows():
+  """Tests, and pytest, may have imported more."""
+  known, made = remembered.get(written.QUESTION), known_to_gin()
+  assert {*known['modules']} <= {*made['modules']}, HINT
+  assert known['ignored'] == made['ignored'], HINT
+  functions = made['functions']
+  assert known['functions'] == {x: functions[x] for x in known['functions']}
+  ours = {x for x in functions if x.startswith('synth_mtf.')}
+  assert ours <= {*known['functions']}, HINT
 
 
 def test_every_task_and_mixture_that_is_listed_is_a_known_name():

@@ -69,7 +69,10 @@ def test_a_users_own_file(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   path = tmp_path / 'first.gin'
   path.write_text('utils.run.train_steps = 1\nutils.run.trainsteps = 1\n')
-  for name, meant in (('frst.gin', path.name), (f'{path.parent}/f.gin', path)):
+  for name, meant in (
+    ('frst.gin', path.name),
+    (f'{path.parent}/frst.gin', path),
+  ):
     with pytest.raises(UserError, match=f"did you mean '{meant}'"):
       gin_files.parse([name])
   with pytest.raises(UserError, match=rf'In file "{path}", line 2'):

@@ -246,3 +246,22 @@ def test_what_cannot_be_converted_is_refused(tmp_path):
     vocabulary = trained(tmp_path / name, **options)
     with pytest.raises(UserError, match=message):
       tokenizer.convert(vocabulary, 512)
+
+
+def test_damage_that_only_tokenizers_sees_is_refused(tmp_path):
+  path = tmp_path / 'whole'
+  trained(path)
+  model = sentencepiece_model_pb2.ModelProto.FromString(path.read_bytes())
+  charsmap = model.normalizer_spec.precompiled_charsmap
+  model.normalizer_spec.precompiled_charsmap = charsmap[:-3] + b'\xff\xff\0'
+  refused(tmp_path / 'charsmap', model, 'cannot be exported: .*charsmap')
+  model.normalizer_spec.precompiled_charsmap = charsmap
+  model.pieces[9].score = float('nan')
+  refused(tmp_path / 'nan', model, 'piece 9, .* has the score nan')
+
+
+def refused(path, model, message):
+  path.write_bytes(model.SerializeToString())
+  vocabulary = vocabularies.load(str(path))
+  with pytest.raises(UserError, match=message):
+    tokenizer.convert(vocabulary, 512)

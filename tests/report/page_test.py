@@ -1,12 +1,13 @@
 """The page: what is on it, which text is text, and what it may replace."""
 
+import json
 import sys
 
 import pytest
 
 from synth_mtf import figures
 from synth_mtf.report import page, weights
-from synth_mtf.results import runs
+from synth_mtf.results import alphas, records, runs
 from synth_mtf.results.printing import Grid
 from tests import model
 from tests.attention.made import random_attention
@@ -144,6 +145,33 @@ def test_figures_that_can_be_drawn(tmp_path, monkeypatch):
   captions = [one.caption for one in page.draw(found, [])[0]]
   both = ['Learning curves, 1 of 2', 'Learning curves, 2 of 2']
   assert captions == [*both, of_alpha]
+
+
+def test_alpha_that_has_not_moved_is_left_out(tmp_path, monkeypatch):
+  pytest.importorskip('matplotlib', reason='the extra [plot]')
+  (run,) = trained(tmp_path, 'random_vanilla')
+  model.write(tmp_path / 'random_vanilla', 'random_vanilla', ['num_layers = 1'])
+  monkeypatch.setattr(alphas, 'largest_move', lambda frame: 0.019)
+  drawn, missing = page.draw([run], [])
+  assert [one.caption for one in drawn] == ['Learning curves']
+  assert 'no weight differs by 0.02 between checkpoints' in missing[-1]
+
+
+def test_when_and_with_which_code_a_run_was_made(tmp_path):
+  (run,) = trained(tmp_path, 'random')
+  assert page.origins([run]).rows[0][1:] == ('unknown',) * 3
+  origin = {
+    'date': '2026-11-29 07:00',
+    'environment': {},
+    'versions': {'synth-mtf': '1.1.0', 'commit': f'{"0a" * 20}-dirty'},
+  }
+  (tmp_path / 'random' / records.ORIGINS).write_text(json.dumps([origin]))
+  (run,) = runs.read(str(tmp_path / 'random'))
+  assert page.origins([run]).rows[0][1:] == (
+    '2026-11-29 07:00',
+    '1.1.0',
+    '0a0a0a0a0a0a-dirty',
+  )
 
 
 def test_runs_and_how_their_configurations_differ(tmp_path):

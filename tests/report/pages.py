@@ -18,6 +18,7 @@ def render(**changes: Any) -> str:
     'notes': [],
     'configurations': [],
     'differences': Grid('Settings', [], []),
+    'origins': Grid('Code', ['run'], [['a']]),
     'command': '',
   }
   return page.render(**{**content, **changes})

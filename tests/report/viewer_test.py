@@ -322,6 +322,22 @@ def test_colours_follow_the_weights(opened, shown):
   assert (np.diff(light) <= 1).all() and light[0] > 200 > 20 > light[-1]
 
 
+def test_a_dark_page_has_a_dark_map(opened):
+  opened.choose('left', model=0, example=1)
+  light = redness(opened)
+  feature = {'name': 'prefers-color-scheme', 'value': 'dark'}
+  emulate = 'Emulation.setEmulatedMedia'
+  opened.execute_cdp_cmd(emulate, {'features': [feature]})
+  try:
+    opened.wait(lambda: redness(opened)[light.argmin()] == 0xBC)
+    script = "return getComputedStyle(document.querySelector('.cells'))"
+    background = opened.execute_script(f'{script}.backgroundColor')
+    assert background == 'rgb(32, 32, 32)'
+  finally:
+    opened.execute_cdp_cmd(emulate, {'features': []})
+  opened.wait(lambda: (redness(opened) == light).all())
+
+
 def test_negative_weights_have_a_sign(browser, tmp_path):
   model = random_attention()
   stack = model.stacks['encoder']

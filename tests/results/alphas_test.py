@@ -1,9 +1,11 @@
 """The alphas of a run, against those of its checkpoints."""
 
 import functools
+import math
 
 import gin
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow.compat.v1 as tf
 
@@ -47,6 +49,17 @@ def test_alpha_is_that_of_the_checkpoints(tmp_path, mixing, second, letters):
   )
   assert [x.replace(' ', '') for x in by_place.index] == letters.split()
   np.testing.assert_allclose(by_place, e / e.sum(0), rtol=1e-6)
+
+
+def test_the_largest_move_is_between_checkpoints():
+  place = {'stack': 'encoder', 'layer': 1, 'function': 'R'}
+  values = [(1, 0, 0.5), (1, 9, 0.52), (2, 0, 0.1), (2, 9, 0.13)]
+  rows = [
+    {**place, 'head': head, 'step': step, 'value': value}
+    for head, step, value in values
+  ]
+  assert alphas.largest_move(pd.DataFrame(rows)) == pytest.approx(0.03)
+  assert alphas.largest_move(pd.DataFrame(rows[:1])) == math.inf
 
 
 def test_where_nothing_is_mixed_there_is_none(tmp_path):

@@ -10,6 +10,7 @@ import tensorflow.compat.v1 as tf
 
 import synth_mtf.progress  # noqa: F401  registers a name with gin
 from synth_mtf.errors import UserError
+from synth_mtf.figures import of_runs
 from synth_mtf.results import records, runs
 from tests.results import made_runs
 from tests.results.made_runs import COLA, only, result
@@ -32,6 +33,23 @@ def test_metrics_json_is_believed_before_event_files(tmp_path):
   known = result(value=3.0, n=4, standard_error=5.0)
   records.add_results(folder, [known], {'versions': {}, 'gin': ''})
   assert only(tmp_path).results == [known, result(metric='other', value=2.0)]
+
+
+def test_numbers_beyond_float32_are_not_defined(tmp_path):
+  made_runs.trained(tmp_path)
+  folder = str(tmp_path)
+  for step, value in enumerate([1e308, -1e308, 3e38]):
+    found = result(step=step, value=value, standard_error=abs(value))
+    records.add_results(folder, [found], {'versions': {}, 'gin': ''})
+  run = only(tmp_path)
+  assert [found.value for found in run.results] == [None, None, 3e38]
+  assert [found.standard_error for found in run.results] == [None, None, 3e38]
+  assert run.results[0].reason == '1e+308 is outside the range of float32'
+  (figure,) = of_runs.curves([run])
+  figure.canvas.draw()  # matplotlib fails where ticks overflow
+  # What the file says is kept.
+  records.add_results(folder, [result(step=9)], {'versions': {}, 'gin': ''})
+  assert records.read(folder)[0][0].value == pytest.approx(1e308)
 
 
 def test_origins_are_each_named_once_and_by_date(tmp_path):
@@ -202,10 +220,9 @@ def test_metrics_in_a_folder_of_any_name_have_their_split(tmp_path):
   assert only(moved).results == [known]
 
 
-@pytest.mark.parametrize('name', ['nowhere', 'file', ''])
+@pytest.mark.parametrize('name', ['nowhere', 'file'])
 def test_a_folder_that_is_no_run(tmp_path, name):
   (tmp_path / 'file').write_text('')
-  made_runs.events(tmp_path / 'below' / 'a', (1, {'loss': 5.0}))
   with pytest.raises(UserError, match=f'{name} does not exist or holds no'):
     runs.read(os.path.join(tmp_path, name))
 
@@ -264,6 +281,15 @@ def test_runs_without_configuration_are_a_model_each(tmp_path):
   for folder in folders:
     made_runs.events(folder, (1, {'loss': 5.0}))
   assert names(*folders) == ['run, x/run', 'run, y/run']
+
+
+def test_a_folder_of_runs_of_any_names(tmp_path):
+  """Of which a sweep has some, three folders below."""
+  for name in ('runs/rv', 'runs/v10/finetune', 'runs/v9', 'runs/a/b/c/d'):
+    made_runs.trained(tmp_path / name)
+  (tmp_path / 'runs' / 'notes').mkdir()
+  found = [run.name for run in runs.read(str(tmp_path / 'runs'))]
+  assert found == [str(tmp_path / 'runs' / x) for x in ('rv', 'v9', 'v10')]
 
 
 def test_links_to_the_folder_itself_are_followed_once(tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ import types
 import gin
 import numpy as np
 import pytest
+import seqio
 import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import utils
 from mesh_tensorflow.transformer.dataset import EvalDataset
@@ -168,6 +169,7 @@ def test_what_is_measured_token_by_token(estimator, tmp_path):
     input_fn=functools.partial(dict, eval_dataset=task),
     checkpoint_path=f'{tmp_path}/model.ckpt-100',
     name='lm_test',
+    steps=1,
   )
   found = [result for result, _ in records.read(f'{tmp_path}/eval_lm_test')]
   assert [(r.metric, r.value, r.n, r.unit) for r in found] == [
@@ -177,6 +179,37 @@ def test_what_is_measured_token_by_token(estimator, tmp_path):
   assert {(r.task, r.split, r.step, r.standard_error) for r in found} == {
     ('lm', 'test', 100, None)
   }
+
+
+def test_perplexity_of_a_language_model_is_per_word_too(estimator, tmp_path):
+  """Two words and two ends of texts; eight letters and the ends."""
+  gin.bind_parameter('utils.run.model_type', 'lm')
+  gin.bind_parameter('utils.run.batch_size', 2)
+  gin.bind_parameter('utils.run.sequence_length', {'targets': 8})
+  texts = tf.data.Dataset.from_tensor_slices(
+    {'targets_pretokenized': ['abcd', 'efgh', 'not counted']}
+  )
+  name = 'evaluations_test'
+  seqio.TaskRegistry.add(
+    name,
+    source=seqio.FunctionDataSource(
+      lambda split, shuffle_files: texts, ['validation']
+    ),
+    output_features={'targets': seqio.Feature(seqio.ByteVocabulary())},
+  )
+  estimator.evaluate(
+    input_fn=functools.partial(
+      dict, eval_dataset=EvalDataset(name, lambda: texts, None, None)
+    ),
+    checkpoint_path=f'{tmp_path}/model.ckpt-100',
+    name='lm',
+    steps=1,
+  )
+  seqio.TaskRegistry.remove(name)
+  found = {r.metric: r for r, _ in records.read(f'{tmp_path}/eval_lm')}
+  per_word = found['neg_log_perplexity_per_word']
+  assert (per_word.n, per_word.unit) == (4, 'word')
+  assert per_word.value == -1.5 * 10 / 4
 
 
 def test_the_user_sees_progress_and_results(estimator, tmp_path, capfd):

@@ -146,7 +146,7 @@ def test_a_signal_ends_the_session_after_its_step(steps):
 @pytest.mark.parametrize('is_late', [False, True])
 def test_the_loss_is_in_nats_per_token(monkeypatch, tmp_path, is_late):
   """Each step's T5 loss is 2 nats per token times its share of tokens."""
-  monkeypatch.setattr(hooks, '_EVENT_STEPS', 2)
+  monkeypatch.setattr(hooks, '_POINTS', 2)
   monkeypatch.setenv('SYNTH_MTF_PROGRESS_SECONDS', '0')
   stream = io.StringIO()
   shares = np.array([0.5, 0.1, 0.25, 0.9, 0.75], np.float32)
@@ -173,6 +173,41 @@ def test_the_loss_is_in_nats_per_token(monkeypatch, tmp_path, is_late):
   found = events.read(str(tmp_path))
   assert found['nats_per_token'] == pytest.approx({1: 2, 3: 2, 5: 2})
   assert found['loss'] == pytest.approx({5: 1.5})  # T5's own
+
+
+@pytest.mark.parametrize(
+  'falls, has_fallen', [(0.0, False), (0.001, False), (0.1, True), (-1, False)]
+)
+def test_a_loss_that_has_not_fallen_is_noted(
+  falls, has_fallen, monkeypatch, tmp_path
+):
+  monkeypatch.setenv('SYNTH_MTF_PROGRESS_SECONDS', '60')
+  stream = io.StringIO()
+  noise = np.random.RandomState(0).normal(0, 0.1, 101)
+  values = np.float32(6 + noise - falls * np.arange(101) / 10)
+  tmp_path /= str(falls)  # pytest may use a folder twice
+  with tf.Graph().as_default():
+    scaffold = starting_at(1)
+    step = tf.train.get_global_step()
+    now = step.read_value()
+    loss = tf.gather(values, now)
+    tf.add_to_collection(tf.GraphKeys.LOSSES, loss)
+    monkeypatch.setattr(losses, 'token_share', lambda: tf.ones_like(loss))
+    with tf.control_dependencies([now]):
+      train = tf.assign_add(step, 1)
+    hook = shown_by(tmp_path, total=101, stream=stream)
+    with tf.train.SingularMonitoredSession([hook], scaffold) as session:
+      for _ in range(100):
+        session.run(train)
+  note = 'The loss has not fallen: loss '
+  assert (note in stream.getvalue()) != has_fallen
+  curve = events.read(str(tmp_path))['nats_per_token']
+  assert [*curve] == [*range(2, 102, 5), 101]  # enough to draw
+
+
+def test_a_few_steps_say_nothing_about_the_loss():
+  assert hooks.has_fallen([1.0] * 49)
+  assert not hooks.has_fallen([1.0] * 50)
 
 
 class Recorded:

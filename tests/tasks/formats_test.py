@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from synth_mtf.rows import formats
+from synth_mtf.rows.formats import Record, RowError
 from synth_mtf.tasks import super_glue, text
-from synth_mtf.tasks.files import formats, index
-from synth_mtf.tasks.files.formats import Record, RowError
+from synth_mtf.tasks.files import index
 from tests.tasks import folder
 
 STRUCTURE = {

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from synth_mtf import tasks
 from synth_mtf.errors import UserError
+from synth_mtf.rows.formats import RowError
 from synth_mtf.tasks import inspection
 from synth_mtf.tasks.files import index
-from synth_mtf.tasks.files.formats import RowError
 from synth_mtf.tasks.files.index import Part
 from tests.tasks import folder
 

@@ -10,8 +10,8 @@ import tensorflow.compat.v2 as tf
 
 from synth_mtf import tasks
 from synth_mtf.errors import UserError
+from synth_mtf.rows import formats
 from synth_mtf.storage import filesystem
-from synth_mtf.tasks.files import formats
 from tests.tasks import folder
 from tests.tasks.rows import run
 

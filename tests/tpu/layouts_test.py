@@ -1,6 +1,7 @@
 """Layouts name slices that can be had, and the compiler knows them."""
 
 import pathlib
+import types
 
 import gin
 import pytest
@@ -12,14 +13,16 @@ import synth_mtf
 from synth_mtf.cost import cost_of_files
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
-from synth_mtf.pjrt import fitting
+from synth_mtf.host.run_config import RunConfig
+from synth_mtf.pjrt import devices, fitting
 from synth_mtf.pjrt.compiler import SLICES
+from synth_mtf.pjrt.hosts import Hosts
 from tests.checkout import CHECKOUT
 from tests.pjrt.setting import Setting
 
 LAYOUTS = pathlib.Path(synth_mtf.gin_path(), 'layouts')
 # Files that are no slice of a fixed size.
-OTHERS = {'data_parallel', 'model_parallel', 'pod'}
+OTHERS = {'data_parallel', 'model_parallel', 'pod', 'gpu-8'}
 COMPILER = CHECKOUT / fitting.COMPILER
 
 
@@ -72,6 +75,26 @@ def test_a_pod_needs_a_size():
   mesh = mesh_of('pod', bindings=[size])
   assert mesh.size == 256
   assert state_fits(mesh)
+
+
+@pytest.mark.parametrize(
+  'size, layouts, expected',
+  [
+    ('base', [], 'batch:8'),
+    ('large', [], 'batch:4,model:2'),
+    ('large', ['data_parallel'], 'batch:8,model:1'),
+    ('3B', [], 'batch:1,model:8'),
+  ],
+)
+def test_eight_gpus_share_a_model_as_its_size_says(size, layouts, expected):
+  files = ['gpu-8', *layouts]
+  gin_files.parse(
+    [f'sizes/{size}.gin', *(f'layouts/{file}.gin' for file in files)]
+  )
+  mesh = RunConfig().mesh
+  assert mesh_text(mesh) == expected
+  gpus = [types.SimpleNamespace(platform='gpu')] * 8
+  devices.check_run(gpus, Hosts(), mesh, 'train')
 
 
 @pytest.mark.slow  # compiles a TPU program

@@ -15,13 +15,14 @@ pytestmark = pytest.mark.slow  # builds TPU programs
 OURS = [v for v in model.VARIANTS if not v.startswith('original_')]
 # Batch-shared; local and pairwise; with neighbours.
 DEFAULT = ['random', 'random_dense_vanilla', 'convolution']
+# They mix the positions of a row, and refuse packed rows.
+MIX_POSITIONS = 'linformer', 'lightconv', 'dyconv'
 
 PROGRAMS = [
   pytest.param(v, kind, marks=[] if v in DEFAULT else pytest.mark.tpu_proof)
   for kind in KINDS
   for v in OURS
-  # Linformer mixes all positions of a row and refuses packed rows.
-  if not (v == 'linformer' and KINDS[kind].packed)
+  if not (v in MIX_POSITIONS and KINDS[kind].packed)
 ]
 
 

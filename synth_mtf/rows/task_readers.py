@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from synth_mtf.tasks.files import formats
+from synth_mtf.rows import formats
 
 # Texts, each with the column that follows it, if any.
 Template = Sequence[tuple[str, str | None]]

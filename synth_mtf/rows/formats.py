@@ -14,8 +14,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import tensorflow.compat.v2 as tf
-
 from synth_mtf.errors import UserError
 from synth_mtf.storage import filesystem
 
@@ -27,12 +25,27 @@ Position = Any
 _MOST_ROW_BYTES = 256 << 20
 _BUFFER_BYTES = 1 << 20
 BOM = b'\xef\xbb\xbf'
-TEXT = tf.TensorSpec([], tf.string)
-TEXTS = tf.TensorSpec([None], tf.string)
-LABEL = tf.TensorSpec([], tf.int64)
-INT = tf.TensorSpec([], tf.int32)
-INTS = tf.TensorSpec([None], tf.int32)
-FLOAT = tf.TensorSpec([], tf.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+  """The type of a value in an example.
+
+  Attributes:
+    dtype: its name in TensorFlow.
+    is_list: whether there are any number of such values.
+  """
+
+  dtype: str
+  is_list: bool = False
+
+
+TEXT = Spec('string')
+TEXTS = Spec('string', is_list=True)
+LABEL = Spec('int64')
+INT = Spec('int32')
+INTS = Spec('int32', is_list=True)
+FLOAT = Spec('float32')
 
 # How files begin that are not text in UTF-8.
 _BINARY = {
@@ -179,7 +192,7 @@ class Reader(abc.ABC):
   format.
   """
 
-  # The structure of an example: a nested dict of tf.TensorSpec.
+  # The structure of an example: a nested dict of Spec.
   schema: Mapping[str, Any] = dataclasses.field(init=False, repr=False)
   # Whether files are divided by their index. Otherwise, they are divided by
   # size, and the rows of a large text are checked only as they are read.

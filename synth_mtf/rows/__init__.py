@@ -1,0 +1,1 @@
+"""Rows of files, and what task files say about them, without TensorFlow."""
