@@ -17,10 +17,10 @@ from synth_mtf.attention import computation
 from synth_mtf.attention.examples import Examples, Ids, from_texts
 from synth_mtf.attention.file import Array, Attention
 from synth_mtf.attention.loaded import Build, Loaded, call
-from synth_mtf.attention.opening import import_modules, open_run
+from synth_mtf.attention.opening import open_run
 from synth_mtf.checkpoints import folder as checkpoint_folders
 from synth_mtf.errors import UserError
-from synth_mtf.host import model as models
+from synth_mtf.host import model as models, user_modules
 from synth_mtf.results.runs import LAST
 
 _BATCH = 16  # examples at a time; logits of a large vocabulary fill the memory
@@ -54,7 +54,7 @@ class TrainedModel(contextlib.AbstractContextManager['TrainedModel']):
     _check_not_forked()
     if isinstance(module_import, str):
       module_import = [module_import]
-    import_modules(module_import)
+    user_modules.import_all(module_import)
     folder, step = _split(str(folder), step)
     opened = open_run(folder, [LAST if step is None else step], vocabulary)
     (checkpoint,) = opened.checkpoints

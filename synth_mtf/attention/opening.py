@@ -71,23 +71,6 @@ def open_run(
   return OpenedRun(run, model, inputs, checkpoints)
 
 
-def import_modules(modules: Sequence[str]) -> None:
-  """Imports the modules that the user names; they register tasks.
-
-  Raises:
-    UserError: a module is not found, or fails.
-  """
-  for module in modules:
-    try:
-      importlib.import_module(module)
-    except Exception as error:  # a module may raise anything
-      raise UserError(
-        f'--module_import {module}: {type(error).__name__}: {error}. Expected '
-        'the name of a module that Python finds, such as one in a folder of '
-        'PYTHONPATH.'
-      ) from error
-
-
 def _lengths(
   config: RunConfig, transformer: models.Transformer
 ) -> dict[str, int]:

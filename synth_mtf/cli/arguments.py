@@ -30,6 +30,12 @@ _DATA_FOLDER = (
 
 # Flags with which gin knows other names, or ignores unknown ones.
 _OTHER_NAMES = '-+(module_import|skip_all_gin|additional_deprecated_gin)'
+# What says that text to pretrain on is not in the data folder.
+_OTHER_TEXT = (
+  # With devices, other hosts wait for this one to report what it lacks.
+  '-+(text|cache_dir|task_data_dirs|additional_task_cache_dirs|device|tpu)|'
+  '.*(MIXTURE_NAME|tasks.settings|use_cached|run.mode|eval.gin|infer.gin)'
+)
 _DEFAULTS = 'transformer/gin/defaults.gin'  # which T5's main reads first
 _TASK_FILE = '"Your own task" in docs/data.md shows such a file'
 _DATA_ENDINGS = ('.csv', '.tsv', '.txt', '.json', '.jsonl', '.ndjson')
@@ -217,6 +223,30 @@ def has_text(text: str | None, data_dir: str | None) -> bool:
   return bool(text or data_dir or any(map(os.environ.get, named)))
 
 
+def check_corpus(text: str | None, data_dir: str | None) -> None:
+  """Refuses a data folder without text, if that is what would be read.
+
+  Args:
+    text: as in --text.
+    data_dir: as in --data_dir.
+  """
+  folder = data_dir or os.environ.get('SYNTH_MTF_DATA_DIR')
+  elsewhere = ('TEXT', 'CACHE_DIR', 'TASK_DATA_DIRS')
+  if text or any(os.environ.get(f'SYNTH_MTF_{name}') for name in elsewhere):
+    return
+  if not folder or folder == 'tfds' or filesystem.is_bucket(folder):
+    return
+  folder = os.path.expanduser(folder)
+  for ending in ('txt', 'jsonl', 'json'):
+    for pattern in (f'corpus/**/*.{ending}', f'corpus/**/*.{ending}.gz'):
+      if filesystem.find(folder, pattern):
+        return
+  raise UserError(
+    f'{folder} has no text to pretrain on: no file corpus/**/*.txt, .jsonl or '
+    '.json. Put it there, or give --text=FILE_OR_FOLDER.'
+  )
+
+
 def vocabulary_file(name: str) -> str:
   """Checks that a SentencePiece model exists; `bytes` is not a file."""
   path = os.path.expanduser(name)
@@ -289,6 +319,9 @@ def check_flags_of_t5(words: Sequence[str]) -> None:
   parser.add_argument('--task_file', type=task_files)
   flags, rest = parser.parse_known_args(words)
   check_gin_of(rest)
+  is_elsewhere = any(re.match(_OTHER_TEXT, word) for word in words)
+  if _reads_corpus(words) and not is_elsewhere:
+    check_corpus(None, flags.data_dir)
   setting = flags.task_file or os.environ.get('SYNTH_MTF_TASK_FILE')
   if setting:
     check_task_files(
@@ -296,6 +329,10 @@ def check_flags_of_t5(words: Sequence[str]) -> None:
       has_modules=any('module_import' in word for word in rest),
       is_cached=any('cache_dir' in x.lower() for x in (*rest, *os.environ)),
     )
+
+
+def _reads_corpus(words: Sequence[str]) -> bool:
+  return any(word.endswith('runs/pretrain_text.gin') for word in words)
 
 
 def check_gin_of(words: Sequence[str]) -> None:
@@ -335,10 +372,18 @@ def check_gin_files(files: Sequence[str], prefixes: Sequence[str] = ()) -> None:
     raise UserError(paths.missing_gin_file(file, folders))
 
 
-def check_gin(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
-  """Checks gin files, bindings as in --gin_param, and the names in them."""
+def check_gin(
+  files: Sequence[str],
+  bindings: Sequence[str] = (),
+  modules: Sequence[str] = (),
+) -> None:
+  """Checks gin files, bindings as in --gin_param, and the names in them.
+
+  Those of `modules` of the user are not known yet.
+  """
   check_gin_files(files)
-  _written(files, bindings)
+  if not modules:
+    _written(files, bindings)
 
 
 def _written(

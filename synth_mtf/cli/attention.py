@@ -91,10 +91,9 @@ def run(args: argparse.Namespace) -> None:
 
   runs.only(args.folder).checkpoint_at(args.step)
   atomic.check_replaceable(args.out, file.MARK)
-  process.load()
+  process.load(args.module_import)
   from synth_mtf.attention import computation
 
-  data.import_modules(args)
   (attention,) = computation.look(
     args.folder, [args.step], functools.partial(chosen, args), args.vocabulary
   )
@@ -118,7 +117,6 @@ def look_at_each(
   """
   from synth_mtf.attention import computation
 
-  data.import_modules(args)
   attentions, missing = [], []
   for run in runs:
     try:

@@ -66,12 +66,11 @@ def run(args: argparse.Namespace) -> None:
     filesystem.check_no_pattern(out)
   loading.for_paths(out)
   atomic.check_writable(out, '--out')
-  process.load()
+  process.load(args.module_import)
   from synth_mtf.host import explanations
 
   console = output.console()
   with explanations.explained():
-    data.import_modules(args)
     caches = _begin(args, out)
     for cache in caches:
       for split in cache.without_files:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from synth_mtf import paths
-from synth_mtf.cli import arguments, loading
+from synth_mtf.cli import arguments, data, loading
 from synth_mtf.errors import UserError
 from synth_mtf.run import process
 from synth_mtf.storage import atomic, filesystem
@@ -81,6 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     default=0,
     help='of the weights that the source does not have (default: 0)',
   )
+  data.add_modules(convert)
   convert.set_defaults(action=_convert)
 
   keep = actions.add_parser(
@@ -105,6 +106,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   keep.add_argument(
     '--dry_run', action='store_true', help='remove nothing, only say what would'
   )
+  data.add_modules(keep)
   keep.set_defaults(action=_keep)
 
   export = actions.add_parser(
@@ -116,6 +118,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   export.add_argument(
     '--vocabulary', type=arguments.vocabulary_file, help="default: the run's"
   )
+  data.add_modules(export)
   export.set_defaults(action=_export)
 
   imported = actions.add_parser(
@@ -125,6 +128,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   imported.add_argument('--from', choices=['hf'], required=True, dest='form')
   imported.add_argument('path', type=_hf_folder, help=_HF_FOLDER)
   _add_new_folder(imported)
+  data.add_modules(imported)
   imported.set_defaults(action=_import)
 
 
@@ -160,9 +164,9 @@ def run(args: argparse.Namespace) -> None:
 
 
 @contextlib.contextmanager
-def _gin() -> Iterator[None]:
-  """Loads the plugin; at the end, gin is as before."""
-  process.load()
+def _gin(modules: Sequence[str] = ()) -> Iterator[None]:
+  """Loads the plugin and modules of the user; at the end, gin is as before."""
+  process.load(modules)
   from synth_mtf.host import patches
 
   separate_gin = patches.separate_gin()
@@ -200,7 +204,7 @@ def _keep(args: argparse.Namespace) -> None:
   atomic.check_writable(args.path, 'the folder')
   if not Folder(args.path).latest():
     raise UserError(f'{args.path} holds no checkpoint.')
-  best = _best(args.path, args.best)
+  best = _best(args.path, args.best, args.module_import)
   with _gin():
     from synth_mtf.run import model_dir
 
@@ -245,14 +249,16 @@ def _keep_in(args: argparse.Namespace, names: Mapping[str, str]) -> None:
   print(f'{len(choice.removed)} checkpoints removed, {size / 1e6:,.0f} MB.')
 
 
-def _best(path: str, columns: Sequence[str]) -> dict[str, str]:
+def _best(
+  path: str, columns: Sequence[str], modules: Sequence[str]
+) -> dict[str, str]:
   """Returns the name of a run's best checkpoint in each column."""
   if not columns:
     return {}
   from synth_mtf.results import choosing, runs
 
   run = runs.only(path)
-  loading.describe([run])
+  loading.describe([run], modules)
   return {
     column: f'model.ckpt-{choosing.best_step(run, column)}'
     for column in columns
@@ -295,11 +301,11 @@ def _print_differences(first: Any, second: Any) -> None:
 def _convert(args: argparse.Namespace) -> None:
   loading.for_paths(args.folder)
   atomic.check_writable(args.folder, 'the new folder')
-  arguments.check_gin(args.gin_file, args.gin_param)
-  arguments.check_gin(args.source_gin_file)
+  arguments.check_gin(args.gin_file, args.gin_param, args.module_import)
+  arguments.check_gin(args.source_gin_file, modules=args.module_import)
   checkpoint = _opened(args.path)
   checkpoint.verify()
-  with _gin():
+  with _gin(args.module_import):
     _convert_opened(checkpoint, args)
 
 
@@ -361,7 +367,7 @@ def _export(args: argparse.Namespace) -> None:
   file = os.path.join(os.path.dirname(checkpoint.path), paths.OPERATIVE_CONFIG)
   text = filesystem.text(file)
   _check_model(text, file, args)
-  with _gin():
+  with _gin(args.module_import):
     from synth_mtf.huggingface import export
     from synth_mtf.run import model_dir
 
@@ -374,8 +380,8 @@ def _export(args: argparse.Namespace) -> None:
 
 def _import(args: argparse.Namespace) -> None:
   atomic.check_new_folder(args.folder)
-  arguments.check_gin(args.gin_file, args.gin_param)
-  with _gin():
+  arguments.check_gin(args.gin_file, args.gin_param, args.module_import)
+  with _gin(args.module_import):
     from synth_mtf.attention import opening
     from synth_mtf.huggingface import config_file, importing
 
@@ -421,7 +427,7 @@ def _configured(
 
 def _check_model(text: str | None, file: str, args: argparse.Namespace) -> None:
   """Checks that the gin files of a model, or its configuration, are there."""
-  arguments.check_gin(args.gin_file, args.gin_param)
+  arguments.check_gin(args.gin_file, args.gin_param, args.module_import)
   if not text and not args.gin_file:
     raise UserError(
       f'{file} does not describe the model: give its gin files, such as '

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from synth_mtf import paths
-from synth_mtf.cli import arguments
+from synth_mtf.cli import arguments, data
 from synth_mtf.cli.findings import counted
 from synth_mtf.errors import UserError
 from synth_mtf.results import printing
@@ -100,6 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='further gin files, such as runs/finetune_en_mix.gin',
   )
   add('--gin_param', action='append', default=[], help='further bindings')
+  data.add_modules(parser)
   add(
     '--paper',
     action='store_true',
@@ -110,7 +111,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
   """Prints a table, or the published counts next to our own."""
-  arguments.check_gin(args.gin_file, args.gin_param)
+  arguments.check_gin(args.gin_file, args.gin_param, args.module_import)
+  if args.module_import:
+    process.load(args.module_import)
   if args.paper:
     _print_published()
   elif args.device:
@@ -157,6 +160,7 @@ def _row(variant: str, args: argparse.Namespace) -> list[str]:
     _files(variant, args),
     _lengths(args),
     _bindings(args),
+    args.module_import,
     mesh_shape=f'model:{args.model_parallelism}',
   )
   fixed = counted.parameters - counted.trained
@@ -191,7 +195,7 @@ def _bindings(args: argparse.Namespace) -> list[str]:
 
 def _print_fit(args: argparse.Namespace) -> None:
   """Prints what a training step does and takes on each core, by variant."""
-  process.load()
+  process.load(args.module_import)
   from synth_mtf.host import xla_flags
   from synth_mtf.pjrt import compiler, devices, fitting
 
@@ -299,6 +303,7 @@ def _counted(
   files: Sequence[str],
   lengths: Mapping[str, int],
   bindings: Sequence[str],
+  modules: Sequence[str] = (),
   **options: Any,
 ) -> 'Cost':
   """Returns `cost_of_files`, which is remembered for our own files."""
@@ -306,7 +311,8 @@ def _counted(
   # The working folder comes first in gin's search path.
   ours = os.listdir(paths.gin_path())
   are_ours = (
-    not any(map(os.path.lexists, ours))
+    not modules
+    and not any(map(os.path.lexists, ours))
     and all(map(_is_ours, files))
     and not any(re.search(r'\b(include|import)\b', text) for text in bindings)
   )

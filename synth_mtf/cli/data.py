@@ -18,18 +18,24 @@ _MOST_LINES = 50  # of oddities and of faults
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
   """Adds --data_dir, --vocabulary and --task_file."""
-  parser.add_argument(
-    '--data_dir',
-    type=arguments.data_folder,
-    metavar='FOLDER',
-    help='folder of official files (default: $SYNTH_MTF_DATA_DIR)',
-  )
+  add_files(parser)
   parser.add_argument(
     '--vocabulary',
     type=arguments.vocabulary_file,
     metavar='MODEL',
     help="a SentencePiece .model, or 'bytes' (default: that of the run or "
     '$SYNTH_MTF_VOCABULARY)',
+  )
+
+
+def add_files(parser: argparse.ArgumentParser) -> None:
+  """Adds --data_dir and --task_file."""
+  parser.add_argument(
+    '--data_dir',
+    type=arguments.data_folder,
+    metavar='FOLDER',
+    help='folder of official files (default: that of the run, if there is one, '
+    'or $SYNTH_MTF_DATA_DIR)',
   )
   parser.add_argument(
     '--task_file',
@@ -42,13 +48,18 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of `add_settings`, and --module_import."""
   add_settings(parser)
+  add_modules(parser)
+
+
+def add_modules(parser: argparse.ArgumentParser) -> None:
+  """Adds --module_import."""
   parser.add_argument(
     '--module_import',
     action='append',
     default=[],
     metavar='MODULE',
-    help='a Python module that registers tasks, as for `synth-mtf '
-    'transformer`; it is run; may be repeated',
+    help='a Python module that registers tasks or names of gin, as for '
+    '`synth-mtf transformer`; it is run; may be repeated',
   )
 
 
@@ -72,14 +83,6 @@ def check_task_files(args: argparse.Namespace) -> None:
       has_modules=bool(getattr(args, 'module_import', None)),
       is_cached=bool(os.environ.get('SYNTH_MTF_CACHE_DIR')),
     )
-
-
-def import_modules(args: argparse.Namespace) -> None:
-  """Imports the modules of --module_import, once the plugin is loaded."""
-  if args.module_import:
-    from synth_mtf.attention import opening
-
-    opening.import_modules(args.module_import)
 
 
 def check_names(names: Iterable[str], modules: Sequence[str] = ()) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from synth_mtf.cli import accelerators, data
 from synth_mtf.cli.findings import Finding, counted
 from synth_mtf.errors import UserError
-from synth_mtf.host import tpu_runtime, xla_flags
+from synth_mtf.host import tpu_runtime, user_modules, xla_flags
 from synth_mtf.run import main, output, process
 
 _DISTRIBUTIONS = (  # in addition to TensorFlow
@@ -77,7 +77,7 @@ def _findings(args: argparse.Namespace) -> Iterator[Finding]:
   from synth_mtf.host import explanations
 
   try:
-    data.import_modules(args)
+    user_modules.import_all(args.module_import)
   except UserError as error:
     yield Finding('FAULT', str(error))
   for check in (

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help="measures the log perplexity, not the task's metrics; of a pretrained "
     'model, that is the default',
   )
-  stages.add_data(parser)
+  data.add_files(parser)
   stages.add_arguments(parser)
 
 
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
   given = stages.given(args)
   trained, step = run_folder.get(args.folder)
   if args.task and not trained.settings.get('task_file'):
-    data.check_names([args.task])
+    data.check_names([args.task], args.module_import)
   return stages.run(
     commands.evaluate(
       trained,

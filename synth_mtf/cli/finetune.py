@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     f'{stages.STEPS})',
   )
   stages.add_training(parser)
-  stages.add_data(parser)
+  data.add_files(parser)
   stages.add_arguments(parser)
 
 
@@ -68,7 +68,7 @@ def _new(args: argparse.Namespace, given: 'Given') -> list[Command]:
     )
   source, step = run_folder.get(args.source)
   task = _task(args)
-  data.check_names([task])
+  data.check_names([task], args.module_import)
   steps = args.steps or stages.STEPS
   return commands.finetune(args.folder, source, step, task, steps, given)
 

@@ -21,15 +21,16 @@ def runs(folders: Sequence[str]) -> list[Any]:
   return runs.read(*folders)
 
 
-def describe(runs: Sequence[Any]) -> None:
+def describe(runs: Sequence[Any], modules: Sequence[str]) -> None:
   """Makes runs ready to be described.
 
-  The plugin builds the models of configurations that are not known yet.
+  The plugin builds the models of configurations that are not known yet, which
+  may have functions of the user's `modules`.
   """
   unknown = [run for run in runs if not run.is_known]
   if not unknown:
     return
-  process.load()
+  process.load(modules)
   console = output.Console()
   for number, run in enumerate(unknown, 1):
     text = f'build the model of {run.name} ({number} of {len(unknown)}) ...'

@@ -93,10 +93,10 @@ def run(args: argparse.Namespace) -> None:
   attentions: list[Any] = [file.read(name) for name in files]
   if not has_text:
     _check(args.figures, _sources(read, attentions))
-  loading.describe(read)
+  loading.describe(read, args.module_import)
   missing: list[str] = []
   if has_text:
-    process.load()
+    process.load(args.module_import)
     computed, missing = attention.look_at_each(args, read, args.steps)
     attentions += computed
   sources = _sources(read, attentions)

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from synth_mtf.cli import arguments, stages
+from synth_mtf.cli import arguments, data, stages
 from synth_mtf.commands import variants
 from synth_mtf.commands.command import Command
 from synth_mtf.errors import UserError
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     'given (default: as many as suit the size)',
   )
   stages.add_training(parser)
-  stages.add_data(parser)
+  data.add_files(parser)
   stages.add_arguments(parser)
 
 
@@ -90,6 +90,7 @@ def _new(args: argparse.Namespace, given: 'Given') -> list[Command]:
       'give the text to pretrain on: --text=FILE_OR_FOLDER, or --data_dir with '
       'a folder corpus/ in it'
     )
+  arguments.check_corpus(args.text, args.data_dir)
   return commands.pretrain(
     args.folder,
     args.size or _SIZE,

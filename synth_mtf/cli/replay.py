@@ -21,10 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
   """Prints a shell script; runs nothing, and comments say what differs here."""
   read = loading.runs(args.runs)
-  process.load()
+  process.load(args.module_import)
   with output.kept():
     main.prepare()
-  data.import_modules(args)
   from synth_mtf.run import origin
 
   given = os.environ.get(_DATA_DIR)

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
   loading.for_paths(args.out, *args.attention)
   atomic.check_replaceable(args.out, page.GENERATOR)
   attentions: list[Any] = [file.read(path) for path in args.attention]
-  process.load()
+  process.load(args.module_import)
   import synth_mtf.tasks  # noqa: F401 (their metrics)
 
   missing: list[str] = []

@@ -47,27 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     default=[],
     help='a binding, which overrides all others; may be repeated',
   )
+  data.add_modules(parser)
   add(
     '--dry_run',
     action='store_true',
     help='print the commands that this one stands for, and run nothing',
-  )
-
-
-def add_data(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags for data."""
-  parser.add_argument(
-    '--data_dir',
-    type=arguments.data_folder,
-    metavar='FOLDER',
-    help="folder of official files (default: the run's, or "
-    '$SYNTH_MTF_DATA_DIR)',
-  )
-  parser.add_argument(
-    '--task_file',
-    type=arguments.task_files,
-    metavar='YAML',
-    help='files that define tasks (docs/data.md)',
   )
 
 
@@ -91,7 +75,7 @@ def given(args: argparse.Namespace) -> 'Given':
   from synth_mtf.commands.run_folder import SETTINGS
   from synth_mtf.commands.stages import Given
 
-  arguments.check_gin(args.gin_file, args.gin_param)
+  arguments.check_gin(args.gin_file, args.gin_param, args.module_import)
   data.check_task_files(args)
   words = vars(args)
   return Given(
@@ -99,6 +83,7 @@ def given(args: argparse.Namespace) -> 'Given':
     device=args.device,
     gin_files=args.gin_file,
     gin_params=args.gin_param,
+    modules=args.module_import,
     batch_size=args.batch_size,
     learning_rate=words.get('learning_rate'),
     seed=words.get('seed'),

@@ -3,7 +3,7 @@
 import argparse
 
 from synth_mtf import paths
-from synth_mtf.cli import arguments, loading
+from synth_mtf.cli import arguments, data, loading
 from synth_mtf.errors import UserError
 from synth_mtf.results import layouts, printing
 from synth_mtf.run import process
@@ -52,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     default=True,
     help='whether the best numbers of each column are bold (default: yes)',
   )
+  data.add_modules(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -60,9 +61,9 @@ def run(args: argparse.Namespace) -> None:
 
   runs = loading.runs(args.runs)
   tables.check_checkpoint(args.checkpoint, runs)
-  loading.describe(runs)
+  loading.describe(runs, args.module_import)
   if args.layout == 'speed':  # it counts products in the graph of each model
-    process.load()
+    process.load(args.module_import)
   table = tables.make(runs, args.layout, args.checkpoint)
   if args.paper and table.is_generated:
     raise UserError(

@@ -65,11 +65,9 @@ def run(args: argparse.Namespace) -> int:
     return answer['status']
   if args.name:
     data.check_names([args.name], args.module_import)
-  if not args.module_import:
-    arguments.check_gin([], args.gin_param)
+  arguments.check_gin([], args.gin_param, args.module_import)
   data.check_task_files(args)
-  process.load()
-  data.import_modules(args)
+  process.load(args.module_import)
   printed = io.StringIO()
   with contextlib.redirect_stdout(_Both(sys.stdout, printed)):
     status = print_tasks(args.name, args.gin_param)

@@ -26,6 +26,7 @@ def transformer(
   gin_files: Sequence[str],
   bindings: Mapping[str, Any],
   *gin_params: str,
+  modules: Sequence[str] = (),
   **flags: str | None,
 ) -> Command:
   """Returns a run of `synth-mtf transformer`.
@@ -35,9 +36,11 @@ def transformer(
     gin_files: in their order; later ones override earlier ones.
     bindings: values by their names in gin, which override the files.
     *gin_params: bindings as text, which override the others.
+    modules: which are imported.
     **flags: other flags; those without a value are left out.
   """
   words = [f'--{name}={value}' for name, value in flags.items() if value]
+  words += [f'--module_import={module}' for module in modules]
   words.append(f'--model_dir={model_dir}')
   words += [f'--gin_file={file}' for file in gin_files]
   bound = [f'{name} = {value!r}' for name, value in bindings.items()]

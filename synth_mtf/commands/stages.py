@@ -36,6 +36,7 @@ class Given:
     device: as in `--device`; None is the laptop that gin/runs/cpu.gin is for.
     gin_files: included after all others.
     gin_params: bindings, which override all others.
+    modules: of the user, which register tasks or names of gin.
     batch_size: the rows of a step.
     learning_rate: of training.
     seed: of training, which then repeats.
@@ -45,6 +46,7 @@ class Given:
   device: str | None = None
   gin_files: Sequence[str] = ()
   gin_params: Sequence[str] = ()
+  modules: Sequence[str] = ()
   batch_size: int | None = None
   learning_rate: float | None = None
   seed: int | None = None
@@ -70,6 +72,7 @@ class Given:
       [*gin_files, *self.gin_files],
       {name: value for name, value in bindings.items() if value is not None},
       *self.gin_params,
+      modules=self.modules,
       device=self.device,
       **{**settings, **given},
     )

@@ -17,7 +17,7 @@ from absl import flags
 
 from synth_mtf import paths
 from synth_mtf.errors import UserError, nearest, nearest_task
-from synth_mtf.host import tpu_runtime
+from synth_mtf.host import tpu_runtime, user_modules
 from synth_mtf.storage import filesystem
 
 # gin appends the location to a message. The first form helps users; the second
@@ -134,10 +134,7 @@ def _explain(error: BaseException) -> str | None:
   if isinstance(error, tokenize.TokenError):
     return _fault_of_tokens(*error.args)
   if isinstance(error, ModuleNotFoundError) and error.name in _named_modules():
-    return (
-      f'--module_import: {error}. Expected a module that Python finds, such as '
-      'one in a folder of PYTHONPATH.'
-    )
+    return f'--module_import: {error}. {user_modules.advice(error.name)}'
   undefined = _UNDEFINED_MACRO.search(str(error))
   if undefined:
     return _undefined_macro(undefined[1])

@@ -2,7 +2,8 @@
 
 gin would import modules, include files and call functions. Here, its parser
 reads the statements, and only two kinds of bindings reach gin: those of classes
-and functions that make models, and a few settings without references.
+and functions that make models, and a few settings without references. The user
+may trust other modules (`--module_import`).
 """
 
 import contextlib
@@ -16,7 +17,7 @@ import gin
 from gin import config_parser
 
 from synth_mtf.errors import UserError
-from synth_mtf.host import bounds, gin_files, model as models
+from synth_mtf.host import bounds, gin_files, model as models, user_modules
 
 _OURS_AND_THE_HOSTS = ('synth_mtf', 'mesh_tensorflow', 't5', 'seqio')
 # These make models, and neither read nor write files.
@@ -46,7 +47,8 @@ def parse(text: str, file: str) -> list[str]:
 
   Replaces gin's configuration: `host.described` keeps that of the process.
 
-  Raises a UserError if the model needs code that is not ours or the host's.
+  Raises a UserError if the model needs code that is not ours or the host's,
+  and not of a module that the user named.
   """
   skipped: list[str] = []
   kept: list[config_parser.BindingStatement] = []
@@ -57,7 +59,7 @@ def parse(text: str, file: str) -> list[str]:
     elif isinstance(statement, config_parser.ImportStatement):
       if _MODULES.fullmatch(statement.module):
         _register(statement.module)
-      elif statement.module.split('.')[0] not in _OURS_AND_THE_HOSTS:
+      elif not _is_expected(statement.module):
         skipped.append(statement.format())
     elif isinstance(statement, config_parser.BindingStatement):
       line = f'{file}:{statement.location.line_num}'
@@ -78,6 +80,12 @@ def parse(text: str, file: str) -> list[str]:
     fault = str(error).partition(' in config string')[0]
     raise UserError(f'{file}: {fault}') from error
   return skipped
+
+
+def _is_expected(module: str) -> bool:
+  """Whether a module is part of the host, ours, or named by the user."""
+  package = module.partition('.')[0]
+  return package in _OURS_AND_THE_HOSTS or user_modules.is_trusted(module)
 
 
 def _register(module: str) -> None:
@@ -107,7 +115,8 @@ def _describes_model(
     raise UserError(
       f'{line}: {gin_files.name_of(binding)} refers to {foreign[0]}, which is '
       'not a model or layer of synth_mtf or Mesh-TensorFlow; the configuration '
-      'of another run is only read, and calls nothing else'
+      'of another run is only read, and calls nothing else but what is in the '
+      'modules that you name with --module_import'
     )
   return not foreign
 
@@ -142,6 +151,8 @@ def _makes_models(selectors: Sequence[str]) -> bool:
     return False
   for selector in selectors:
     function = gin.config._REGISTRY[selector].wrapped
+    if user_modules.is_trusted(function.__module__):
+      continue
     if not _MODULES.fullmatch(function.__module__):
       return False
     if function.__name__ in _READING_CHECKPOINTS:

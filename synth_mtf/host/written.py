@@ -70,7 +70,7 @@ class Written:
       if not filesystem.is_bucket(path) and os.path.isfile(path):
         if path not in self._files:
           self._files.add(path)
-          data = filesystem.read(path, filesystem.DOCUMENT_BYTES)
+          data = filesystem.read(path)
           self._add(data.decode('utf-8-sig', errors='replace'), path)
         return
 

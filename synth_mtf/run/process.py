@@ -8,9 +8,10 @@ In the command, `import synth_mtf` therefore does not import TensorFlow;
 import importlib
 import os
 import sys
+from collections.abc import Sequence
 
 from synth_mtf.errors import UserError
-from synth_mtf.host import patches, xla_flags
+from synth_mtf.host import patches, user_modules, xla_flags
 from synth_mtf.paths import is_command
 from synth_mtf.run import output
 
@@ -31,10 +32,15 @@ def load_plugin() -> None:
     setattr(package, name, getattr(public, name))
 
 
-def load() -> None:
-  """Loads the plugin quietly, and says so meanwhile."""
+def load(modules: Sequence[str] = ()) -> None:
+  """Loads the plugin quietly, and says so meanwhile.
+
+  Args:
+    modules: of the user, which are imported next.
+  """
   with output.Console().passing('load TensorFlow ...'):
     load_quietly()
+  user_modules.import_all(modules)
 
 
 def load_quietly() -> None:

@@ -1,14 +1,15 @@
 """How `synth-mtf attention`, `plot` and `report` choose a text."""
 
 import argparse
+import sys
 
 import pytest
 import seqio
 
 from synth_mtf import cli
-from synth_mtf.attention import opening
 from synth_mtf.cli import attention
 from synth_mtf.errors import UserError
+from synth_mtf.host import user_modules
 from tests.attention.examples_test import BYTES
 from tests.results import made_runs
 
@@ -45,19 +46,28 @@ def test_a_task_of_a_module(tmp_path, monkeypatch, request):
   task = '--task=task_of_a_module'
   with pytest.raises(UserError, match='unknown task or mixture'):
     chosen(task)
-  opening.import_modules(['module_with_a_task'])
+  user_modules.import_all(['module_with_a_task'])
   request.addfinalizer(lambda: seqio.TaskRegistry.remove('task_of_a_module'))
   assert chosen(task).texts['encoder'] == ['a bird']
   for module, message in (
     ('nosuch', "No module named 'nosuch'.*PYTHONPATH"),
     ('module_that_fails', 'ZeroDivisionError: division by zero'),
+    ('folder/mine.py', 'with PYTHONPATH=folder, give --module_import=mine'),
     ('', 'ValueError: Empty module name'),
     ('.relative', 'TypeError: .*PYTHONPATH'),
   ):
     with pytest.raises(
       UserError, match=f'--module_import {module}: .*{message}'
     ):
-      opening.import_modules([module])
+      user_modules.import_all([module])
+
+
+def test_a_module_in_the_working_folder(tmp_path, monkeypatch):
+  (tmp_path / 'my_layers.py').write_text('')
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(sys, 'path', [p for p in sys.path if p])
+  with pytest.raises(UserError, match='working folder, set PYTHONPATH=.'):
+    user_modules.import_all(['my_layers'])
 
 
 def test_each_command_imports_modules(tmp_path, capfd):
@@ -67,6 +77,11 @@ def test_each_command_imports_modules(tmp_path, capfd):
     f'attention {tmp_path}/run --out {tmp_path}/a.npz',
     f'plot {tmp_path}/run --out {tmp_path} --text a',
     f'report {tmp_path}/run --out {tmp_path}/r.html --text a',
+    f'table {tmp_path}/run',
+    'cost --size=tiny --variants=random',
+    f'checkpoint export --to=hf {tmp_path}/run {tmp_path}/b',
+    f'checkpoint convert {tmp_path}/run {tmp_path}/c --gin_file=sizes/tiny.gin',
+    f'predict {tmp_path}/run a',
   ):
     assert cli.main([*words.split(), '--module_import=nosuch']) == 2
     assert "No module named 'nosuch'" in capfd.readouterr().err

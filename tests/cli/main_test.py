@@ -1,6 +1,5 @@
 """`synth-mtf` itself: its version, its commands, what it says of mistakes."""
 
-import contextlib
 import os
 import re
 import shlex
@@ -58,7 +57,7 @@ def test_help_of_transformer_lists_the_flags_of_t5_and_ours():
     ('tabel x', "); did you mean 'table'?\n"),
     ('cost --siz=tiny', "arguments: --siz=tiny; did you mean '--size'?\n"),
     ('demo --nothing', 'unrecognized arguments: --nothing\n'),
-    ('vocabulary --txt=a', "--txt=a; did you mean '--text'?\n"),
+    ('vocabulary --txt=a', "--txt=a; did you mean '--text'"),
     ('table . --layout=glu', "did you mean 'glue'?\n"),
     ('plot . --text=a --task=b', '--task: not allowed with'),
     ('demo --steps 0', '1 or more'),
@@ -155,11 +154,10 @@ def test_an_error_is_one_message(monkeypatch, error, status, message):
 
 
 def test_standard_streams_may_be_closed(tmp_path, monkeypatch):
-  with contextlib.ExitStack() as opened:
-    for name in ('stdin', 'stdout', 'stderr'):
-      monkeypatch.setattr(sys, name, None)
-      opened.callback(lambda name=name: getattr(sys, name).close())
-    assert cli.main(['table', str(tmp_path / 'missing')]) == 2
+  for name in ('stdin', 'stdout', 'stderr'):
+    monkeypatch.setattr(sys, name, None)
+  assert cli.main(['table', str(tmp_path / 'missing')]) == 2
+  with sys.stdin, sys.stdout, sys.stderr:
     output.Console().line('Some progress.')
     print('A result.')
     assert not sys.stdin.read()

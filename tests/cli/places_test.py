@@ -105,6 +105,7 @@ def test_a_run_whose_files_cannot_be_read(word, setting, tmp_path):
     ('metrics.json', 'table {}'),
     ('checkpoint', 'checkpoint inspect {}'),
     ('origins.json', 'replay {}'),
+    ('mine.gin', 'cost --gin_file={}/mine.gin'),
     ('config.json', 'checkpoint import --from=hf {} {}/new'),
   ],
 )
@@ -117,4 +118,5 @@ def test_files_of_5_gb_are_not_read(name, words, tmp_path):
   status, _, error = command.run(*words.replace('{}', f'{path.parent}').split())
   assert status == 2, error
   assert 'MemoryError' not in error
+  assert '1,073,741,824' not in error  # far less is read
   assert '5,368,709,120 bytes' in error or 'missing or damaged' in error

@@ -52,6 +52,11 @@ CASES = [
   ('pretrain {new} --text=my.txt --variant=R+V', '--text: my.txt does not'),
   ('pretrain {new} --variant=R+Q', "there is no variant 'R+Q'; did you mean"),
   ('pretrain {new} --variant=R+V', 'give the text to pretrain on: --text='),
+  ('pretrain {new} --variant=R --data_dir={folder}', 'has no text to pretrain'),
+  (
+    'transformer --data_dir={folder} --gin_file=runs/pretrain_text.gin',
+    'has no text to pretrain on: no file corpus/**/*.txt, .jsonl or .json',
+  ),
   ('pretrain {new} --text={file}', 'holds no run yet: give --variant'),
   ('pretrain {file} --variant=V --text={file}', 'is a file; expected the fol'),
   ('pretrain {new} --size=tinny', "did you mean 'sizes/tiny.gin'"),

@@ -8,7 +8,7 @@ import pytest
 from synth_mtf import cli, tasks
 from synth_mtf.attention import opening
 from synth_mtf.errors import UserError
-from synth_mtf.host import bounds, foreign, gin_files
+from synth_mtf.host import bounds, foreign, gin_files, user_modules
 from synth_mtf.results import runs
 from tests import model
 from tests.results import made_runs
@@ -54,6 +54,22 @@ def test_a_statement_that_may_run_code_is_left_out(tmp_path, trap, statement):
   assert foreign.parse(statement + CONFIG, 'a.gin') == [statement]
   assert gin.query_parameter('SyntheticAttention.mixing') == 'sum'
   assert not trap.exists()
+
+
+def test_a_module_that_the_user_names_is_trusted(tmp_path, monkeypatch):
+  (tmp_path / 'modules').mkdir()
+  (tmp_path / 'modules' / 'module_of_heads.py').write_text(
+    'import gin\n@gin.configurable\ndef three_heads():\n  return 3\n'
+  )
+  monkeypatch.syspath_prepend(tmp_path / 'modules')
+  monkeypatch.setattr(user_modules, '_imported', set())
+  user_modules.import_all(['module_of_heads'])
+  text = 'import module_of_heads\nSelfAttention.num_heads = @three_heads()\n'
+  assert foreign.parse(text, 'a.gin') == []
+  assert gin.query_parameter('SelfAttention.num_heads').evaluate
+  monkeypatch.setattr(user_modules, '_imported', set())
+  with pytest.raises(UserError, match='with --module_import'):
+    foreign.parse(text, 'a.gin')
 
 
 def test_a_module_is_imported_after_another_run_was_read():
