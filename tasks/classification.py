@@ -105,6 +105,7 @@ def _folder(file: str) -> str:
   return os.path.basename(os.path.dirname(file))
 
 
+@tf.autograph.experimental.do_not_convert
 @seqio.map_over_dataset
 def class_of_label(row: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
   """Converts a label to a class, counted from 1 because 0 is padding."""
@@ -114,6 +115,7 @@ def class_of_label(row: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
   }
 
 
+@tf.autograph.experimental.do_not_convert
 @seqio.map_over_dataset
 def mark_tokens(row: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
   """Adds the feature by which the host tells tokens from padding.

@@ -201,6 +201,7 @@ class DialogueReader(formats.Reader):
       yield {'persona': [*persona], 'history': heard, 'response': response}
 
 
+@tf.autograph.experimental.do_not_convert
 @seqio.map_over_dataset
 def dialogue(row: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
   """Joins persona and history into the inputs; the target is the response."""

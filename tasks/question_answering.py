@@ -171,6 +171,7 @@ def _stored_rows(count: int) -> list[int]:
   return sorted(range(count), key=hashing.Hasher('train').hash_key)
 
 
+@tf.autograph.experimental.do_not_convert
 @seqio.map_over_dataset
 def _without_documents(row: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
   return {

@@ -1,22 +1,62 @@
 """Registers tasks: T5's definitions with our sources and vocabulary."""
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import seqio
 import t5.data
 import t5.data.mixtures  # noqa: F401  registers T5's own tasks and mixtures
+import tensorflow.compat.v2 as tf
+from t5.data import preprocessors as t5_steps
 
 from synth_mtf.paths import PREFIX
 from synth_mtf.rows.formats import Reader
 from synth_mtf.tasks.files.source import Split, TwoSources
 from synth_mtf.tasks.vocabulary import OUTPUT_FEATURES
 
-# Converts text features to tokens; every T5 task ends with these steps.
-TOKENIZE = (
-  seqio.preprocessors.tokenize,
-  seqio.CacheDatasetPlaceholder(),
+Step = Callable[..., tf.data.Dataset]
+
+# T5's and seqio's steps in which no `if`, `for` or `while` depends on a tensor.
+_WITHOUT_CONTROL_FLOW: tuple[Step, ...] = (
   seqio.preprocessors.append_eos_after_trim,
+  seqio.preprocessors.rekey,
+  seqio.preprocessors.tokenize,
+  t5_steps.definite_pronoun_resolution_simple,
+  t5_steps.glue,
+  t5_steps.record,
+  t5_steps.squad,
+  t5_steps.stsb,
+  t5_steps.summarize,
+  t5_steps.translate,
+)
+
+
+def traced(steps: Iterable[Step]) -> tuple[Step, ...]:
+  """Has TensorFlow run the steps as they are, where that does the same.
+
+  By default AutoGraph first rewrites the source of each, which takes longer
+  than all else that building a pipeline does. Only steps with control flow that
+  depends on a tensor need it, such as `wsc_simple`.
+  """
+  return tuple(map(_traced, steps))
+
+
+def _traced(step: Step) -> Step:
+  if isinstance(step, functools.partial):
+    return functools.partial(_traced(step.func), *step.args, **step.keywords)
+  if step in _WITHOUT_CONTROL_FLOW:
+    return tf.autograph.experimental.do_not_convert(step)
+  return step
+
+
+# Converts text features to tokens; every T5 task ends with these steps.
+TOKENIZE = traced(
+  [
+    seqio.preprocessors.tokenize,
+    seqio.CacheDatasetPlaceholder(),
+    seqio.preprocessors.append_eos_after_trim,
+  ]
 )
 
 
@@ -70,6 +110,7 @@ def adopt(
     original.replace(
       name=name,
       source=TwoSources(name, splits, original.source),
+      preprocessors=traced(original.preprocessors),
       output_features=OUTPUT_FEATURES,
     ),
   )
@@ -81,6 +122,8 @@ def define(
   splits: Mapping[str, Split],
   tfds_name: str | None = None,
   tfds_splits: Mapping[str, str] | None = None,
+  *,
+  preprocessors: Sequence[Step],
   output_features: Mapping[str, seqio.Feature] = OUTPUT_FEATURES,
   make_source: Callable[..., TwoSources] = TwoSources,
   **arguments: Any,
@@ -89,6 +132,8 @@ def define(
 
   `tfds_name` is the TFDS dataset, config and version, if TFDS has the data;
   `tfds_splits` maps the task's splits to TFDS's where their names differ.
+  Steps of ours among the `preprocessors` say themselves that AutoGraph is not
+  needed.
   `make_source` makes its source. Other arguments go to seqio.Task.
   """
   name = PREFIX + name
@@ -98,6 +143,7 @@ def define(
   seqio.TaskRegistry.add(
     name,
     source=make_source(name, splits, tfds),
+    preprocessors=traced(preprocessors),
     output_features=output_features,
     **arguments,
   )

@@ -8,8 +8,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from absl import flags
-
 from synth_mtf.errors import UserError
 from synth_mtf.storage import atomic, filesystem
 
@@ -68,6 +66,8 @@ def check() -> None:
 
   Of those of the Model API itself, checks what they name.
   """
+  from absl import flags  # here, because `refuse` is for who lacks it, too
+
   if not flags.FLAGS.is_parsed():
     return
   if flags.FLAGS.use_model_api:
@@ -118,6 +118,8 @@ def _given(
   names: Mapping[str, Sequence[str]], mode: str | None
 ) -> Iterator[tuple[str, str]]:
   """Yields the flags of a mode that are set, with their values."""
+  from absl import flags
+
   for name in names.get(mode or '', ()):
     path = flags.FLAGS[name].value
     if path:

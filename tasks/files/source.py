@@ -262,6 +262,7 @@ class FilesDataSource(seqio.DataSource):
       ds = ds.shuffle(_SMALL_BUFFER, seed=seed)
     return ds
 
+  @tf.autograph.experimental.do_not_convert
   def _load(
     self, parts: Sequence[index.Part], numbers: tf.data.Dataset, mixed: bool
   ) -> tf.data.Dataset:

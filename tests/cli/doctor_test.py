@@ -246,7 +246,8 @@ class TestPackagesOfTensorFlow:
 
 @pytest.mark.slow  # a process of its own
 @pytest.mark.parametrize(
-  'words', ['doctor', 'transformer --gin_file=sizes/tiny.gin']
+  'words',
+  ['doctor', 'transformer --model_dir=run --gin_file=sizes/tiny.gin'],
 )
 def test_an_import_that_would_abort(tmp_path, words):
   """Importing the made TensorFlow aborts the process, as the real one does."""

@@ -162,7 +162,7 @@ REFUSED = [
   ('finetune {} --from=runs/rv --task_file=mood.csv', 'has the rows of a task'),
   ('finetune {} --from=runs/rv/model.ckpt-1 --task_file=mood.yaml', 'no check'),
   ('evaluate runs/rv/model.ckpt-77', 'no checkpoint of step 77; there are mod'),
-  ('predict runs', 'is not the folder of a run'),
+  ('predict runs', 'holds 3 runs; give one of them: runs/'),
 ]
 
 

@@ -61,12 +61,12 @@ def test_vocabularies_are_those_of_the_run_or_of_its_task(monkeypatch):
 @pytest.mark.parametrize(
   'length',
   [
+    "{'inputs': 8, 'targets': 0}",
     "'32'",
     '[1, 2]',
     "{'inputs': 'x'}",
     '-1',
     '0',
-    "{'inputs': 8, 'targets': 0}",
   ],
 )
 def test_lengths_of_another_type(length):
