@@ -422,12 +422,7 @@ TABLES = {
       *_compiled('finetune_en_mix', '.1f', 'finetuning: '),
     ]
   ),
-  'tpu, one block': Table(
-    [
-      *_compiled('one_block', '.2f'),
-      *_compiled('one_block_finetune_en_mix', '.2f', 'finetuning: '),
-    ]
-  ),
+  'tpu, one block': Table(_compiled('one_block', '.2f')),
 }
 
 
