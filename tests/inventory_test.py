@@ -80,7 +80,7 @@ def _printed(claim: Claim, column: str, model: str) -> float:
 
 def _functions(row: paper.Row) -> str:
   """Returns the functions of a row, also if their width is not printed."""
-  return (row.about['functions'] or '').partition(', of ')[0]
+  return (row.about['functions'] or '').partition(', of a width')[0]
 
 
 def _ours(label: str, model: str, places: int) -> str:
