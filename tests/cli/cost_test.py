@@ -109,6 +109,7 @@ def test_it_shows_what_it_counts(monkeypatch):
     targets=8,
     gin_file=[],
     gin_param=[],
+    module_import=[],
     model_parallelism=1,
     paper=False,
     device=None,

@@ -88,6 +88,7 @@ def test_a_command_without_its_host_says_so_in_one_message(tmp_path):
     tmp_path,
     MAIN,
     'transformer',
+    '--model_dir=run',
     '--gin_file=sizes/tiny.gin',
     interpreter=['-S'],  # no site-packages: nothing is installed
     PYTHONHASHSEED='0',
