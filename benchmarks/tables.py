@@ -416,13 +416,13 @@ TABLES = {
       Column('dialogue', part('m'), mean()),
     ]
   ),
+  'tpu, one block': Table(_compiled('one_block', '.2f')),
   'tpu': Table(
     [
       *_compiled('pretrain_c4', '.1f'),
       *_compiled('finetune_en_mix', '.1f', 'finetuning: '),
     ]
   ),
-  'tpu, one block': Table(_compiled('one_block', '.2f')),
 }
 
 

@@ -1,5 +1,6 @@
 """Every gin file that is there: parsed, finalized, built, reloaded."""
 
+import functools
 import logging
 import os
 import pathlib
@@ -112,6 +113,9 @@ def plain(value):
   """A value that equals another one's if all that is in them does."""
   if isinstance(value, (list, tuple)):
     return [plain(one) for one in value]
+  if isinstance(value, functools.partial):
+    functions = (value.func, *value.args)
+    return [getattr(one, '__func__', one) for one in functions]
   if callable(value) or not hasattr(value, '__dict__'):
     return value
   return type(value), {name: plain(one) for name, one in vars(value).items()}
