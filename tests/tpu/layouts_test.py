@@ -82,8 +82,8 @@ def test_a_pod_needs_a_size():
   [
     ('base', [], 'batch:8'),
     ('large', [], 'batch:4,model:2'),
-    ('large', ['data_parallel'], 'batch:8,model:1'),
-    ('3B', [], 'batch:1,model:8'),
+    ('large', ['data_parallel'], 'batch:8'),
+    ('3B', [], 'model:8'),
   ],
 )
 def test_eight_gpus_share_a_model_as_its_size_says(size, layouts, expected):
