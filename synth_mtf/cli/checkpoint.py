@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from synth_mtf import paths
-from synth_mtf.cli import arguments, data, loading
+from synth_mtf.cli import arguments, data, early, loading
 from synth_mtf.errors import UserError
 from synth_mtf.run import process
 from synth_mtf.storage import atomic, filesystem
@@ -301,8 +301,8 @@ def _print_differences(first: Any, second: Any) -> None:
 def _convert(args: argparse.Namespace) -> None:
   loading.for_paths(args.folder)
   atomic.check_writable(args.folder, 'the new folder')
-  arguments.check_gin(args.gin_file, args.gin_param, args.module_import)
-  arguments.check_gin(args.source_gin_file, modules=args.module_import)
+  early.check_gin(args.gin_file, args.gin_param, args.module_import)
+  early.check_gin(args.source_gin_file, modules=args.module_import)
   checkpoint = _opened(args.path)
   checkpoint.verify()
   with _gin(args.module_import):
@@ -380,7 +380,7 @@ def _export(args: argparse.Namespace) -> None:
 
 def _import(args: argparse.Namespace) -> None:
   atomic.check_new_folder(args.folder)
-  arguments.check_gin(args.gin_file, args.gin_param, args.module_import)
+  early.check_gin(args.gin_file, args.gin_param, args.module_import)
   with _gin(args.module_import):
     from synth_mtf.attention import opening
     from synth_mtf.huggingface import config_file, importing
@@ -427,7 +427,7 @@ def _configured(
 
 def _check_model(text: str | None, file: str, args: argparse.Namespace) -> None:
   """Checks that the gin files of a model, or its configuration, are there."""
-  arguments.check_gin(args.gin_file, args.gin_param, args.module_import)
+  early.check_gin(args.gin_file, args.gin_param, args.module_import)
   if not text and not args.gin_file:
     raise UserError(
       f'{file} does not describe the model: give its gin files, such as '

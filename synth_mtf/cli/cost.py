@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from synth_mtf import paths
-from synth_mtf.cli import arguments, data
+from synth_mtf.cli import arguments, data, early
 from synth_mtf.cli.findings import counted
 from synth_mtf.errors import UserError
 from synth_mtf.results import printing
@@ -111,7 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
   """Prints a table, or the published counts next to our own."""
-  arguments.check_gin(args.gin_file, args.gin_param, args.module_import)
+  early.check_gin(args.gin_file, args.gin_param, args.module_import)
   if args.module_import:
     process.load(args.module_import)
   if args.paper:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from synth_mtf.cli import arguments
+from synth_mtf.cli import arguments, early
 from synth_mtf.errors import UserError, nearest_task
 from synth_mtf.results import printing
 
@@ -78,7 +78,7 @@ def check_task_files(args: argparse.Namespace) -> None:
   """Refuses faults of task files before TensorFlow is imported."""
   setting = os.environ.get('SYNTH_MTF_TASK_FILE')
   if setting:
-    arguments.check_task_files(
+    early.check_task_files(
       setting,
       has_modules=bool(getattr(args, 'module_import', None)),
       is_cached=bool(os.environ.get('SYNTH_MTF_CACHE_DIR')),

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from synth_mtf import cli, paths
-from synth_mtf.cli import arguments, data
+from synth_mtf.cli import arguments, data, early
 from synth_mtf.demo.stages import Configuration
 from synth_mtf.errors import UserError
 from synth_mtf.run import main, output, process, stopping
@@ -99,7 +99,7 @@ def _number_or_all(word: str) -> int | None:
 def run(args: argparse.Namespace) -> int:
   """Runs the demo."""
   given = vars(args)
-  arguments.check_gin(given.get('gin_file', []), given.get('gin_param', []))
+  early.check_gin(given.get('gin_file', []), given.get('gin_param', []))
   if 'mixture' in given:
     data.check_names([given['mixture']])
   process.require_hash_seed()

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from synth_mtf.cli import arguments, data, stages
+from synth_mtf.cli import arguments, data, early, stages
 from synth_mtf.commands import variants
 from synth_mtf.commands.command import Command
 from synth_mtf.errors import UserError
@@ -85,12 +85,12 @@ def _new(args: argparse.Namespace, given: 'Given') -> list[Command]:
       f'{args.folder} holds no run yet: give --variant, such as R+V. The '
       f"paper's: {', '.join(variants.NAMES)}."
     )
-  if not arguments.has_text(args.text, args.data_dir):
+  if not early.has_text(args.text, args.data_dir):
     raise UserError(
       'give the text to pretrain on: --text=FILE_OR_FOLDER, or --data_dir with '
       'a folder corpus/ in it'
     )
-  arguments.check_corpus(args.text, args.data_dir)
+  early.check_corpus(args.text, args.data_dir)
   return commands.pretrain(
     args.folder,
     args.size or _SIZE,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from synth_mtf import cli
-from synth_mtf.cli import arguments, data, loading
+from synth_mtf.cli import arguments, data, early, loading
 from synth_mtf.commands.command import Command
 from synth_mtf.run import process
 
@@ -75,7 +75,7 @@ def given(args: argparse.Namespace) -> 'Given':
   from synth_mtf.commands.run_folder import SETTINGS
   from synth_mtf.commands.stages import Given
 
-  arguments.check_gin(args.gin_file, args.gin_param, args.module_import)
+  early.check_gin(args.gin_file, args.gin_param, args.module_import)
   data.check_task_files(args)
   words = vars(args)
   return Given(
@@ -109,7 +109,7 @@ def run(commands: Sequence[Command], args: argparse.Namespace) -> int:
     return 0
   for command in commands:
     if command.words[0] == 'transformer':  # before a vocabulary is trained
-      arguments.check_gin_of(command.words[1:])
+      early.check_gin_of(command.words[1:])
   start(args)
   for command in commands:
     print(command, file=sys.stderr, flush=True)

@@ -16,7 +16,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from synth_mtf.cli import arguments, data
+from synth_mtf.cli import arguments, data, early
 from synth_mtf.results import printing
 from synth_mtf.run import output, process
 from synth_mtf.storage import filesystem, remembered
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     return answer['status']
   if args.name:
     data.check_names([args.name], args.module_import)
-  arguments.check_gin([], args.gin_param, args.module_import)
+  early.check_gin([], args.gin_param, args.module_import)
   data.check_task_files(args)
   process.load(args.module_import)
   printed = io.StringIO()

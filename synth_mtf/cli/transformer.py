@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 
 from synth_mtf import cli
-from synth_mtf.cli import arguments
+from synth_mtf.cli import arguments, early
 from synth_mtf.commands import command, variants
 from synth_mtf.errors import UserError, nearest
 from synth_mtf.run import flags_of_model_api, main, output, process
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     print(remembered.get('transformer') or flags_help(), end='')
     return 0
   _check_flags(args.flags)
-  arguments.check_flags_of_t5(args.flags)
+  early.check_flags_of_t5(args.flags)
   _check_folder(args.flags)
   process.fix_hash_seed()
   return main.run(args.flags)

@@ -50,7 +50,7 @@ def known_to_gin(modules: Iterable[str], ignored: Iterable[str]) -> Known:
   }
 
 
-class Written:
+class Statements:
   """The statements of gin files and bindings, and of the files they include."""
 
   def __init__(self, folders: Sequence[str]) -> None:
@@ -97,18 +97,6 @@ class Written:
       for name in _names(binding.value)
       if name.startswith('%')
     }
-
-  def value(self, name: str) -> Any:
-    """Returns the last value of a binding by its name, or None."""
-    found = None
-    for binding in self._bindings:
-      if gin_files.name_of(binding) == name:
-        found = binding.value
-    return found
-
-  def binds(self, parameter: str) -> bool:
-    """Whether a parameter of this name has a value, in any function."""
-    return any(x.arg_name == parameter for x in self._bindings)
 
   def check_names(self) -> None:
     """Refuses functions and parameters that gin does not know.

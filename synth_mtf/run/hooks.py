@@ -165,14 +165,14 @@ class TrainingHook(tf.estimator.SessionRunHook):
 
   def _note_unmoved(self) -> None:
     """Says so if the loss has not fallen."""
-    tenth = len(self._losses) // 10
     if has_fallen(self._losses):
       return
+    tenth = len(self._losses) // 10
     first, last = self._losses[:tenth], self._losses[-tenth:]
     before = self._format.format(statistics.mean(first))
     self._console.line(
       f'The loss has not fallen: {before} in the first {tenth} steps, '
-      f'{statistics.mean(last):.3f} in the last {tenth}, which noise explains. '
+      f'{statistics.mean(last):.3f} in the last {tenth}, no more than noise. '
       'If the model should have learnt more, try another learning rate: '
       '--gin_param="learning_rate = 0.05", or --learning_rate=0.05 of '
       '`synth-mtf pretrain` and `finetune` (docs/tutorial.md).'

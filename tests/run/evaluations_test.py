@@ -18,7 +18,7 @@ from mesh_tensorflow.transformer import utils
 from mesh_tensorflow.transformer.dataset import EvalDataset
 
 import synth_mtf
-import synth_mtf.recorded  # noqa: F401  T5's functions record
+import synth_mtf.recorded  # noqa: F401 (it records)
 from synth_mtf import paths
 from synth_mtf.results import records
 from synth_mtf.results.standard_error import spread
