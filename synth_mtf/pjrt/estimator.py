@@ -22,7 +22,7 @@ from synth_mtf.host import losses, patches
 from synth_mtf.pjrt import lowering
 from synth_mtf.pjrt.agreement import Agreement
 from synth_mtf.pjrt.hosts import Hosts
-from synth_mtf.pjrt.placement import Array, Devices, Variables
+from synth_mtf.pjrt.placement import Array, Devices, Variables, for_tensorflow
 from synth_mtf.pjrt.program import Executable, Lowered, lower
 
 _KEPT = 4  # compiled programs, such as one for each length of the inputs
@@ -217,7 +217,7 @@ class Runner:
       ready = waiting.pop() if waiting and not is_last else started
       if delayed:
         waiting.append(started)
-      computed = [np.array(x) for x in ready]
+      computed = [for_tensorflow(x) for x in ready]
       if self._agreement:
         self._agreement.require(computed.pop())
       return computed
