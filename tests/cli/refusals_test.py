@@ -318,7 +318,11 @@ def refused(tmp_path_factory, places):
     stdout=subprocess.PIPE,
     text=True,
     cwd=folder,
-    env={'PYTHONPATH': str(CHECKOUT), 'PYTHONHASHSEED': '0'},
+    env={
+      'MPLBACKEND': 'module://missing',  # as a notebook sets it
+      'PYTHONPATH': str(CHECKOUT),
+      'PYTHONHASHSEED': '0',
+    },
   ) as process:
     requests, answers = process.stdin, process.stdout
     assert requests is not None and answers is not None
