@@ -51,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='also read the files that were complete before, and compare digests',
   )
   data.add_arguments(parser)
+  data.add_text(parser)
   parser.add_argument(
     '--skip_bad_rows', action='store_true', help='leave malformed rows out'
   )

@@ -2,7 +2,6 @@
 
 import argparse
 import itertools
-import os
 import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -24,13 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='folder of official files: the text below corpus/, and the training '
     'rows of every task whose files are there',
   )
-  parser.add_argument(
-    '--text',
-    type=arguments.text_path,
-    metavar='PATH',
-    help='a file of text, or a folder with .txt and .jsonl files, in place of '
-    'corpus/',
-  )
+  data.add_text(parser)
   parser.add_argument(
     '--task_file',
     type=arguments.task_files,
@@ -72,10 +65,8 @@ def run(args: argparse.Namespace) -> None:
     )
   if out.is_dir():
     raise UserError(f'--out {args.out} is a folder; expected a .model file')
-  if not args.data_dir and not args.task_file and not args.text:
+  if not args.data_dir and not args.task_file and not args.text_path:
     raise UserError('give the text: --text, --data_dir or --task_file')
-  if args.text:
-    os.environ['SYNTH_MTF_TEXT'] = args.text
   atomic.check_writable(str(out.parent), '--out')
   data.check_task_files(args)
   if not needed.may_have_files():
@@ -98,7 +89,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _no_text(args: argparse.Namespace) -> UserError:
   return UserError(
-    f'{args.text or args.data_dir or args.task_file} has no text: neither '
+    f'{args.text_path or args.data_dir or args.task_file} has no text: neither '
     'corpus/**/*.txt nor the training file of a task (docs/data.md shows the '
     'layout)'
   )
