@@ -164,6 +164,49 @@ def test_standard_streams_may_be_closed(tmp_path, monkeypatch):
     assert os.get_inheritable(sys.stdout.fileno())
 
 
+PRINTING = pytest.mark.parametrize(
+  'words',
+  [['--help'], ['tasks', '--help'], ['transformer', '--help'], ['tasks']],
+)
+
+
+@PRINTING
+@pytest.mark.skipif(not os.path.exists('/dev/full'), reason='of Linux')
+def test_results_that_cannot_be_written_are_an_error(
+  monkeypatch, capsys, words
+):
+  with open('/dev/full', 'w') as full:
+    monkeypatch.setattr(sys, 'stdout', full)
+    assert cli.main(words) == 1
+  assert capsys.readouterr().err == (
+    'synth-mtf: error: standard output cannot be written: No space left on '
+    'device\n'
+  )
+
+
+@PRINTING
+def test_a_closed_pipe_ends_a_command_quietly(monkeypatch, capsys, words):
+  """As `synth-mtf tasks | head -1` closes it."""
+  reader, writer = os.pipe()
+  os.close(reader)
+  with open(writer, 'w') as pipe:
+    monkeypatch.setattr(sys, 'stdout', pipe)
+    assert cli.main(words) == 141
+  assert capsys.readouterr().err == ''
+
+
+@pytest.mark.skipif(not os.path.exists('/dev/full'), reason='of Linux')
+@pytest.mark.parametrize('words', [['tasks', 'nothing'], ['nothing'], []])
+def test_a_message_that_cannot_be_written_keeps_the_status(monkeypatch, words):
+  with open('/dev/full', 'w', buffering=1) as full:
+    monkeypatch.setattr(sys, 'stderr', full)
+    try:
+      status = cli.main(words)
+    except SystemExit as end:  # of argparse
+      status = end.code
+  assert status == 2
+
+
 def test_a_user_may_have_no_home(monkeypatch):
   def homes(args):
     print(os.path.expanduser('~'))
