@@ -250,7 +250,6 @@ class Runner:
     # The session counts steps; the program only reads their number.
     self._variables.arrays[_STEP] = inputs.pop(_STEP)
     results = executable(inputs, self._variables.arrays)
-    self._variables.changed = True
     return [on_each_device[0] for on_each_device in results]
 
 
