@@ -162,7 +162,8 @@ def test_sessions_prune_before_they_place(monkeypatch):
 
   monkeypatch.setattr(utils, 'get_estimator', make)
   patches.prune_before_placing()
-  options = utils.get_estimator()._session_config.graph_options
+  made = utils.get_estimator()
+  options = made._session_config.graph_options  # noqa: SLF001
   assert options.place_pruned_graph
 
 
