@@ -14,35 +14,26 @@ size=$1 variant=$2 seed=$3
 : "${VOCABULARY:=my_vocabulary.model}"
 : "${MIXTURE:=synth_en_mix}"          # to finetune on, and to evaluate
 : "${PRETRAIN_STEPS:=1000}" "${FINETUNE_STEPS:=1000}" "${BATCH:=8}"
-: "${DEVICE:=--gin_file=runs/cpu.gin}"
+: "${LEARNING_RATE:=0.001}"           # of finetuning
+: "${DEVICE:=}"                       # such as --device=gpu
 
 folder=$OUT/$size/$variant/seed_$seed
 if [ -e "$folder/finished" ]; then
   exit
 fi
 
-stage() { # name, run file, further arguments
-  name=$1 run=$2
+stage() { # command, folder, further arguments
+  command=$1 name=$2
   shift 2
-  supervise synth-mtf transformer --data_dir="$DATA" --vocabulary="$VOCABULARY" \
-    --model_dir="$folder/$name" \
-    --gin_file="sizes/$size.gin" --gin_file="variants/$variant.gin" \
-    --gin_file="runs/$run.gin" $DEVICE \
-    --gin_param="utils.run.batch_size = $BATCH" "$@"
+  supervise synth-mtf "$command" "$folder/$name" --data_dir="$DATA" \
+    --vocabulary="$VOCABULARY" --batch_size="$BATCH" $DEVICE "$@"
 }
 
-set_seed="--gin_file=runs/repeatable.gin
-  --gin_param=mesh_train_dataset_fn.seed=$seed
-  --gin_param=synth_mtf.train_with_progress.seed=$seed"
-stage pretrain pretrain_text $set_seed \
-  --gin_param="utils.run.train_steps = $PRETRAIN_STEPS"
-stage finetune finetune_en_mix $set_seed \
-  --gin_param="MIXTURE_NAME = '$MIXTURE'" \
-  --gin_param="utils.run.init_checkpoint = \
-    '$folder/pretrain/model.ckpt-$PRETRAIN_STEPS'" \
-  --gin_param="utils.run.train_steps = $((PRETRAIN_STEPS + FINETUNE_STEPS))"
-stage finetune eval_en_mix --gin_param="MIXTURE_NAME = '$MIXTURE'" \
-  --gin_param="eval_checkpoint_step = -1"
+stage pretrain pretrain --size="$size" --variant="$variant" --seed="$seed" \
+  --steps="$PRETRAIN_STEPS"
+stage finetune finetune --from="$folder/pretrain" --task="$MIXTURE" \
+  --seed="$seed" --steps="$FINETUNE_STEPS" --learning_rate="$LEARNING_RATE"
+stage evaluate finetune
 case $OUT in
   *://*) ;; # in a bucket, each stage sees by itself that it has ended
   *) touch "$folder/finished" ;;

@@ -273,7 +273,7 @@ class DprReader(formats.Reader):
     def too_many_lines(data: bytes) -> bool:
       return data.count(b'\n') > 4
 
-    return formats.paragraphs(stream, start, too_many_lines)
+    return formats.paragraphs(formats.lines(stream), start, too_many_lines)
 
   def parse(self, record: formats.Record) -> formats.Items:
     text = io.StringIO(formats.decode(record.unmarked), newline=None)

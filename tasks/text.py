@@ -28,6 +28,8 @@ from synth_mtf.tasks.vocabulary import OUTPUT_FEATURES
 # One in this many texts is held out if a folder has no validation files.
 HOLD_OUT = 50
 _PASSAGE_BYTES = 4096
+# Some files are one line: this much of it is read at a time.
+_LINE_BYTES = 64 << 10
 # The splits of a folder of text, and whether they are the texts held out.
 _VALIDATION = {'train': False, 'validation': True}
 
@@ -65,13 +67,18 @@ class SentenceReader(formats.Reader):
       if start:
         # It may be inside a line, which belongs to the part before.
         stream.seek(start - 1)
-        start += len(next(formats.lines(stream), b' ')) - 1
+        start += len(next(self.lines(stream), b' ')) - 1
+        stream.seek(start)
       if end is not None:
-        data = stream.read(max(end - start, 0))
-        if data and not data.endswith(b'\n'):
-          data += next(formats.lines(stream), b'')
+        data = stream.read(max(end - 1 - start, 0))
+        if start < end:
+          data += next(self.lines(stream), b'')
         stream = io.BytesIO(data)
       yield from self.split(stream, start)
+
+  def lines(self, stream: Any) -> Iterator[bytes]:
+    """Yields the rest of the line where a stream is, and all others."""
+    return formats.lines(stream)
 
   def oddities(self, record: formats.Record) -> Iterator[formats.Oddity]:
     yield from super().oddities(record)
@@ -103,17 +110,39 @@ class PassageReader(SentenceReader):
   """Reads plain text in passages, which end at an empty line or after 4 kB.
 
   A passage also ends after each megabyte of a file, since such parts are read
-  separately, except in `.gz`.
+  separately, except in `.gz`, and after 64 kB of a line, at a space. A carriage
+  return ends a line, too.
   """
 
   def split(self, stream: Any, start: int) -> Iterator[formats.Record]:
     def long_enough(data: bytes) -> bool:
       return len(data) >= _PASSAGE_BYTES
 
-    return formats.paragraphs(stream, start, long_enough)
+    return formats.paragraphs(self.lines(stream), start, long_enough)
+
+  def lines(self, stream: Any) -> Iterator[bytes]:
+    part = rest = b''
+    while part := rest + stream.readline(_LINE_BYTES - len(rest)):
+      end = len(part)
+      if end == _LINE_BYTES and not part.endswith(b'\n'):
+        end = _end_of_word(part)
+      yield part[:end]
+      rest = part[end:]
 
   def texts(self, record: formats.Record) -> list[str]:
-    return [formats.decode(record.unmarked.replace(b'\r', b'')).strip()]
+    lines = record.unmarked.splitlines()
+    return [formats.decode(b'\n'.join(lines)).strip()]
+
+
+def _end_of_word(text: bytes) -> int:
+  """Returns where to cut a text: after its last space, or else a character."""
+  after_space = 1 + max(map(text.rfind, (b' ', b'\t', b'\r')))
+  if after_space:
+    return after_space
+  for end in range(len(text) - 1, len(text) - 4, -1):
+    if text[end] & 0xC0 != 0x80:  # the first byte of a character
+      return end
+  return len(text)  # it is not UTF-8
 
 
 class TextJsonReader(SentenceReader):

@@ -117,7 +117,9 @@ def test_commands_of_the_notebook():
   book = json.loads((CHECKOUT / 'examples/synthesizer.ipynb').read_text())
   code = [''.join(cell['source']) for cell in book['cells']]
   text = '\n'.join(code).replace('\\\n', ' ').replace('$DEVICE', '')
-  commands = re.findall('^!(.*)', text, re.M)
+  assert not re.search('^!', text, re.M)  # what fails there fails no cell
+  assert text.count('%%bash') == text.count('%%bash -e\n')
+  commands = re.findall('^synth-mtf .*', text, re.M)
   assert len(commands) > 8
   for command in commands:
     check(command)

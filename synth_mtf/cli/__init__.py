@@ -9,6 +9,7 @@ defined, are passed to its `argparse.ArgumentParser`.
 """
 
 import argparse
+import atexit
 import contextlib
 import gc
 import importlib
@@ -95,19 +96,27 @@ def main(argv: Sequence[str] | None = None) -> int:
 
   Returns:
     The exit status: 0 for success, 2 for a user error, 1 for another failure
-    (both explained on stderr), or 130 after Ctrl-C.
+    (both explained on stderr), 130 after Ctrl-C, or 141 if a pipe that takes
+    the results is closed.
   """
   gc.set_threshold(200_000, 50, 50)  # cuts TensorFlow's import time by a sixth
+  # Otherwise Python looks for garbage in all graphs before it ends.
+  atexit.unregister(gc.freeze)
+  atexit.register(gc.freeze)
   words = sys.argv[1:] if argv is None else argv
   output.open_closed_streams()
-  out: Any = output.Printable(sys.stdout)
+  out: Any = output.Results(sys.stdout)
   err: Any = output.Printable(sys.stderr)
   with (
     contextlib.redirect_stdout(out),
     contextlib.redirect_stderr(err),
     _environment_kept(),
   ):
-    return _run(words)
+    try:
+      return _run(words)
+    finally:
+      out.finish()
+      err.finish()
 
 
 @contextlib.contextmanager
@@ -128,38 +137,54 @@ def _environment_kept() -> Iterator[None]:
 
 
 def _run(words: Sequence[str]) -> int:
+  """Returns the exit status of a command, whose failure it explains."""
+  try:
+    try:
+      return _command(words)
+    finally:  # --help exits
+      sys.stdout.flush()
+  except output.CannotPrint as error:
+    if not error.is_closed:
+      _complain(f'error: {error}')
+    return 141 if error.is_closed else 1
+  except (UserError, RunFailed, OSError) as error:
+    _complain(f'error: {error}')
+    return 2 if isinstance(error, UserError) else 1
+  except Terminated:
+    _complain('terminated')
+    return 143
+  except KeyboardInterrupt:
+    _complain('interrupted')
+    return 130
+
+
+def _complain(message: str) -> None:
+  """Prints why a command has failed, if that can be written."""
+  output.end_wait()
+  with contextlib.suppress(OSError):
+    print(f'synth-mtf: {message}', file=sys.stderr)
+
+
+def _command(words: Sequence[str]) -> int:
   patches.ensure_home()
   main_parser = parser()
   # The host imports it, and the deprecation would be printed by every command.
   warnings.filterwarnings('ignore', '(?s).*pkg_resources')
   if '_ARGCOMPLETE' in os.environ:  # the shell asks for completions
     completion.complete(main_parser)
-  try:
-    for word in words:
-      if word.encode(errors='replace').decode() != word:
-        raise UserError(f'{word!r} is not UTF-8; rename the file')
-    if words and words[0] in GONE:
-      raise UserError(
-        f'there is no `synth-mtf {words[0]}` any more: {GONE[words[0]]}'
-      )
-    args = main_parser.parse_args(words, argparse.Namespace(words=words))
-    if not args.command:
-      main_parser.print_help(sys.stderr)
-      return 2
-    data.use(args)
-    return args.run(args) or 0
-  except (UserError, RunFailed, OSError) as error:
-    output.end_wait()
-    print(f'synth-mtf: error: {error}', file=sys.stderr)
-    return 2 if isinstance(error, UserError) else 1
-  except Terminated:
-    output.end_wait()
-    print('synth-mtf: terminated', file=sys.stderr)
-    return 143
-  except KeyboardInterrupt:
-    output.end_wait()
-    print('synth-mtf: interrupted', file=sys.stderr)
-    return 130
+  for word in words:
+    if word.encode(errors='replace').decode() != word:
+      raise UserError(f'{word!r} is not UTF-8; rename the file')
+  if words and words[0] in GONE:
+    raise UserError(
+      f'there is no `synth-mtf {words[0]}` any more: {GONE[words[0]]}'
+    )
+  args = main_parser.parse_args(words, argparse.Namespace(words=words))
+  if not args.command:
+    main_parser.print_help(sys.stderr)
+    return 2
+  data.use(args)
+  return args.run(args) or 0
 
 
 def parser() -> argparse.ArgumentParser:

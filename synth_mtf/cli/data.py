@@ -12,6 +12,7 @@ from synth_mtf.results import printing
 _HEADERS = ('task', 'split', 'rows', 'released', 'faults', 'digest', 'files')
 # Rows are counted and printed one by one, so widths cannot depend on them.
 _LINE = '{:38}  {:21}  {:>11}  {:20}  {:>6}  {:16}  {}'
+_SETTINGS = ('data_dir', 'vocabulary', 'skip_bad_rows', 'task_file')
 _MOST_FILES = 4
 _MOST_LINES = 50  # of oddities and of faults
 
@@ -63,15 +64,28 @@ def add_modules(parser: argparse.ArgumentParser) -> None:
   )
 
 
+def add_text(parser: argparse.ArgumentParser) -> None:
+  """Adds --text, for which another command has another meaning."""
+  parser.add_argument(
+    '--text',
+    dest='text_path',
+    type=arguments.text_path,
+    metavar='PATH',
+    help='a file of text, or a folder with .txt and .jsonl files, in place of '
+    'corpus/ in the data folder (default: $SYNTH_MTF_TEXT)',
+  )
+
+
 def use(args: argparse.Namespace) -> None:
   """Sets environment variables of this process to the values of the flags.
 
   Commands that do not have the flags keep the user's.
   """
-  for name in ('data_dir', 'vocabulary', 'skip_bad_rows', 'task_file'):
+  for name in (*_SETTINGS, 'text_path'):
     value = getattr(args, name, None)
     if value:
-      os.environ[f'SYNTH_MTF_{name.upper()}'] = str(value)
+      setting = name.removesuffix('_path')
+      os.environ[f'SYNTH_MTF_{setting.upper()}'] = str(value)
 
 
 def check_task_files(args: argparse.Namespace) -> None:
@@ -96,9 +110,11 @@ def check_names(names: Iterable[str], modules: Sequence[str] = ()) -> None:
     return
   for name in names:
     if name not in known:
-      raise UserError(
-        f'unknown task or mixture {name!r}{nearest_task(name, known)}'
+      hint = nearest_task(name, known) or (
+        '; `synth-mtf tasks` lists them, and a task of your own needs '
+        '--task_file=YAML'
       )
+      raise UserError(f'unknown task or mixture {name!r}{hint}')
 
 
 def print_rows(names: Iterable[str], data_dir: str) -> list[Any]:

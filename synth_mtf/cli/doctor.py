@@ -34,7 +34,10 @@ _DISTRIBUTIONS = (  # in addition to TensorFlow
 _INSTALL = 'in the checkout: make env, or pip install -c constraints.txt .'
 
 
-add_arguments = data.add_arguments
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags."""
+  data.add_arguments(parser)
+  data.add_text(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -168,14 +171,17 @@ def _data() -> Iterator[Finding]:
   distinct = dict.fromkeys(data_dirs.values())
   folders = ', '.join(path for path in distinct if path)
   if not setting.data_dir:
-    tasks = 'other tasks' if folders else 'tasks'
+    tasks = 'other tasks' if folders or setting.text else 'tasks'
     yield Finding(
       'note',
       f'no data folder is set: {tasks} read TensorFlow Datasets',
       'for official files, pass --data_dir=FOLDER or set SYNTH_MTF_DATA_DIR '
       '(the demo needs neither)',
     )
-  readable = [name for name in names if name in own or data_dirs[name]]
+  if setting.text:
+    yield Finding('ok', f'text {setting.text}, in place of corpus/')
+  sources = {name: seqio.TaskRegistry.get(name).source for name in names}
+  readable = [x for x in names if getattr(sources[x], 'official', None)]
   splits = data.print_rows(readable, setting.data_dir or '')
   if data.print_odd(splits):
     yield Finding('FAULT', 'the malformed rows above', FIX)

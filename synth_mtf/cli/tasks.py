@@ -21,6 +21,15 @@ from synth_mtf.results import printing
 from synth_mtf.run import output, process
 from synth_mtf.storage import filesystem, remembered
 
+# Variables with the path of a file or a folder, and with other files inside.
+_FILES = (
+  'SYNTH_MTF_CACHE_DIR',
+  'SYNTH_MTF_DATA_DIR',
+  'SYNTH_MTF_TEXT',
+  'SYNTH_MTF_VOCABULARY',
+  'SYNTH_MTF_WORD_VECTORS',
+)
+_NAMING_FILES = ('SYNTH_MTF_TASK_FILE', 'SYNTH_MTF_TASK_DATA_DIRS')
 _EXAMPLES = 2
 _LENGTH = 512  # tokens of a feature, T5's default
 _FAULTS = (
@@ -43,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='a task or a mixture to show with two examples',
   )
   data.add_arguments(parser)
+  data.add_text(parser)
   parser.add_argument(
     '--gin_param',
     action='append',
@@ -96,8 +106,8 @@ class _Both:
 def _question(args: argparse.Namespace) -> Any:
   """Returns all that the text depends on, or None if it cannot be listed.
 
-  Task files and settings of gin may name any file. The package knows the text
-  that depends on nothing.
+  Task files, folders of single tasks and settings of gin may name any file. The
+  package knows the text that depends on nothing.
   """
   settings = {}
   for name, value in os.environ.items():
@@ -106,12 +116,12 @@ def _question(args: argparse.Namespace) -> Any:
       settings[name] = value
   if args.gin_param or args.module_import:
     return None
-  if 'SYNTH_MTF_TASK_FILE' in settings:
+  if not settings.keys().isdisjoint(_NAMING_FILES):
     return None
-  paths = [settings.get('SYNTH_MTF_DATA_DIR')]
-  if settings.get('SYNTH_MTF_VOCABULARY') != 'bytes':
-    paths.append(settings.get('SYNTH_MTF_VOCABULARY'))
-  files = filesystem.state_below(*filter(None, paths))
+  paths = [settings[name] for name in _FILES if name in settings]
+  if settings.get('SYNTH_MTF_VOCABULARY') == 'bytes':
+    paths.remove('bytes')
+  files = filesystem.state_below(*paths)
   if files is None:
     return None
   if not args.name and not settings:

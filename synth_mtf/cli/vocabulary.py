@@ -2,12 +2,11 @@
 
 import argparse
 import itertools
-import os
 import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from synth_mtf.cli import arguments, data
+from synth_mtf.cli import arguments, data, needed
 from synth_mtf.errors import UserError
 from synth_mtf.run import process
 from synth_mtf.storage import atomic, filesystem
@@ -24,13 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='folder of official files: the text below corpus/, and the training '
     'rows of every task whose files are there',
   )
-  parser.add_argument(
-    '--text',
-    type=arguments.text_path,
-    metavar='PATH',
-    help='a file of text, or a folder with .txt and .jsonl files, in place of '
-    'corpus/',
-  )
+  data.add_text(parser)
   parser.add_argument(
     '--task_file',
     type=arguments.task_files,
@@ -72,22 +65,18 @@ def run(args: argparse.Namespace) -> None:
     )
   if out.is_dir():
     raise UserError(f'--out {args.out} is a folder; expected a .model file')
-  if not args.data_dir and not args.task_file and not args.text:
+  if not args.data_dir and not args.task_file and not args.text_path:
     raise UserError('give the text: --text, --data_dir or --task_file')
-  if args.text:
-    os.environ['SYNTH_MTF_TEXT'] = args.text
   atomic.check_writable(str(out.parent), '--out')
   data.check_task_files(args)
+  if not needed.may_have_files():
+    raise _no_text(args)
   process.load()
   from synth_mtf.tasks import vocabulary
 
   sources = list(_sources())
   if not sources:
-    given = args.text or args.data_dir or args.task_file
-    raise UserError(
-      f'{given} has no text: neither corpus/**/*.txt nor the training file of '
-      'a task (docs/data.md shows the layout)'
-    )
+    raise _no_text(args)
   out.parent.mkdir(parents=True, exist_ok=True)
   names = [source.task_name for source in sources]
   print('training on the text of', ', '.join(names))
@@ -96,6 +85,14 @@ def run(args: argparse.Namespace) -> None:
   print(f'{args.out}: {pieces} pieces; use it with --vocabulary={args.out}')
   for note in notes:
     print(note)
+
+
+def _no_text(args: argparse.Namespace) -> UserError:
+  return UserError(
+    f'{args.text_path or args.data_dir or args.task_file} has no text: neither '
+    'corpus/**/*.txt nor the training file of a task (docs/data.md shows the '
+    'layout)'
+  )
 
 
 def _sources() -> Iterator[Any]:

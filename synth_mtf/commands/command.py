@@ -24,8 +24,7 @@ class Command:
 def transformer(
   model_dir: str,
   gin_files: Sequence[str],
-  bindings: Mapping[str, Any],
-  *gin_params: str,
+  gin_params: Sequence[str],
   modules: Sequence[str] = (),
   **flags: str | None,
 ) -> Command:
@@ -34,8 +33,7 @@ def transformer(
   Args:
     model_dir: the folder of the run.
     gin_files: in their order; later ones override earlier ones.
-    bindings: values by their names in gin, which override the files.
-    *gin_params: bindings as text, which override the others.
+    gin_params: bindings in their order, which override the files.
     modules: which are imported.
     **flags: other flags; those without a value are left out.
   """
@@ -43,9 +41,13 @@ def transformer(
   words += [f'--module_import={module}' for module in modules]
   words.append(f'--model_dir={model_dir}')
   words += [f'--gin_file={file}' for file in gin_files]
-  bound = [f'{name} = {value!r}' for name, value in bindings.items()]
-  words += [f'--gin_param={binding}' for binding in (*bound, *gin_params)]
+  words += [f'--gin_param={binding}' for binding in gin_params]
   return Command(['transformer', *words])
+
+
+def bound(bindings: Mapping[str, Any]) -> list[str]:
+  """Returns bindings as text, given values by their names in gin."""
+  return [f'{name} = {value!r}' for name, value in bindings.items()]
 
 
 def vocabulary(out: str, size: int, **flags: str | None) -> Command:

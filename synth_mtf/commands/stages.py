@@ -67,11 +67,13 @@ class Given:
       settings: those that are known, which the given ones override.
     """
     given = {name: value for name, value in self.settings.items() if value}
+    values = {
+      name: value for name, value in bindings.items() if value is not None
+    }
     return command.transformer(
       model_dir,
       [*gin_files, *self.gin_files],
-      {name: value for name, value in bindings.items() if value is not None},
-      *self.gin_params,
+      [*command.bound(values), *self.gin_params],
       modules=self.modules,
       device=self.device,
       **{**settings, **given},

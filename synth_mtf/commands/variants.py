@@ -1,5 +1,6 @@
 """The paper's names of variants, as in its tables: R+V is random_vanilla."""
 
+import os
 import re
 from collections.abc import Sequence
 
@@ -52,9 +53,12 @@ def file_of(name: str) -> str:
   Raises:
     UserError: there is no such variant.
   """
+  name = name.removeprefix('variants/').removesuffix('.gin')
   file = paper_file(name) or name.strip().lower().replace('-', '_')
   if file in paths.gin_names('variants'):
     return file
+  if os.path.exists(f'variants/{name}.gin'):  # the user's
+    return name
   raise UserError(
     f'there is no variant {name!r}{nearest(name, known())}\n'
     f"The paper's: {', '.join(NAMES)}. gin/variants/ has: "

@@ -5,6 +5,8 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from synth_mtf.commands import command
+
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
@@ -59,14 +61,11 @@ class Stage:
     return self.model_dir.parent / f'{self.name}.done'
 
   @property
-  def words(self) -> list[str]:
+  def words(self) -> Sequence[str]:
     """Its command line, without the program."""
-    return [
-      'transformer',
-      f'--model_dir={self.model_dir}',
-      *(f'--gin_file={file}' for file in self.gin_files),
-      *(f'--gin_param={binding}' for binding in self.gin_params),
-    ]
+    return command.transformer(
+      str(self.model_dir), self.gin_files, self.gin_params
+    ).words
 
 
 def stages(
@@ -108,10 +107,7 @@ def _of_run(
       f'runs/demo_{name}.gin',
       *configuration.gin_file,
     )
-    gin_params = (
-      *(f'{key} = {value!r}' for key, value in bindings.items()),
-      *configuration.gin_param,
-    )
+    gin_params = (*command.bound(bindings), *configuration.gin_param)
     return Stage(name, run / folder, gin_files, gin_params, **more)
 
   def training(first: int, steps: int) -> dict[str, Any]:

@@ -16,6 +16,8 @@ import numpy.typing as npt
 from synth_mtf.errors import UserError
 from synth_mtf.storage import atomic, filesystem
 
+# Figures are files. A notebook names a backend that may be missing here.
+os.environ['MPLBACKEND'] = 'agg'
 try:
   import matplotlib
   from matplotlib import colors

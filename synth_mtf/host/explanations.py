@@ -340,10 +340,7 @@ _MESSAGES: dict[str, str | Callable[..., str]] = {
   # TensorFlow reports exceptions of the input pipeline as text.
   r'(?:UserError|ConfigurationError): ((?s:.*?))\nTraceback': '{0}',
   r'([^\n]*)\s+when reading (?:metadata of )?(gs://t5-data/vocabs/\S+)': (
-    "T5's own vocabulary {1} cannot be read: {0}. Give the one that the model "
-    'was trained with, --vocabulary=FILE.model or --vocabulary=bytes, and a '
-    'gin file with its task: a run file, or <run>/operative_config.gin. '
-    f'{filesystem.T5_ADVICE}'
+    filesystem.NO_T5_VOCABULARY
   ),
   r'(HTTP response code 40\d[^\n]*)\s+when ([^\n]*gs://\S+)': (
     'a bucket refused a request, when {1}: {0}. Check its name and your '

@@ -39,8 +39,6 @@ def used(devices: Devices) -> Iterator[None]:
     if not devices.hosts.is_alone:
       _share_order_of_data(devices.hosts)
     config = made._session_config  # noqa: SLF001
-    # The default places all operations, but the devices alone run the program.
-    config.graph_options.place_pruned_graph = True
     config.device_count['GPU'] = 0  # its memory is JAX's
     patches.before_training(made, programs.end_at)
     return made
@@ -252,7 +250,6 @@ class Runner:
     # The session counts steps; the program only reads their number.
     self._variables.arrays[_STEP] = inputs.pop(_STEP)
     results = executable(inputs, self._variables.arrays)
-    self._variables.changed = True
     return [on_each_device[0] for on_each_device in results]
 
 

@@ -183,7 +183,6 @@ class Variables:
 
   Attributes:
     arrays: the slices, by the variable's name.
-    changed: whether a program has run since `fetch`; who runs one sets it.
   """
 
   def __init__(self, devices: Devices | None) -> None:
@@ -193,7 +192,6 @@ class Variables:
     self._given: dict[str, Array] = {}  # not yet on the devices
     self._fetched: dict[str, dict[int, Array]] = {}
     self.arrays: dict[str, jax.Array] = {}
-    self.changed = False
 
   def add(
     self,
@@ -223,16 +221,15 @@ class Variables:
   def fetch(self) -> None:
     """Brings slices to the first host that only other hosts have.
 
-    All hosts must call it after the same step, before `get`.
+    All hosts must call it after the same step, before each `get`, which frees
+    what it has read.
     """
-    if not self.changed:
-      return
-    self._fetched.clear()
-    self.changed = False
     of_first = {
       i for i, d in enumerate(self._devices.devices) if d.process_index == 0
     }
     for name, slicing in sorted(self._slicings.items()):
+      if name in self._given:
+        continue
       cores = list(slicing.distinct.values())
       begins = {slicing.begins[core] for core in of_first}
       if len(begins) < len(cores):
@@ -246,5 +243,7 @@ class Variables:
     """
     if name in self._given:
       return for_tensorflow(self._given[name])
-    slices = self._fetched.get(name) or self._devices.parts(self.arrays[name])
+    slices = self._fetched.pop(name, None)
+    if slices is None:
+      slices = self._devices.parts(self.arrays[name])
     return for_tensorflow(self._slicings[name].join(slices))

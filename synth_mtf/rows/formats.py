@@ -307,11 +307,11 @@ def check_header(names: Sequence[str], columns: Sequence[str]) -> None:
 
 
 def paragraphs(
-  stream: Any, start: int, full: Callable[[bytes], bool]
+  lines: Iterable[bytes], start: int, full: Callable[[bytes], bool]
 ) -> Iterator[Record]:
   """Yields blocks of lines; a block ends at an empty line or once `full`."""
   block = b''
-  for line in lines(stream):
+  for line in lines:
     is_empty = not line.strip()
     if not is_empty:
       block += line

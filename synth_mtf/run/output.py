@@ -43,8 +43,54 @@ class Printable:
     written = escaped(text).encode(encoding, 'backslashreplace')
     return self._stream.write(written.decode(encoding))
 
+  def finish(self) -> None:
+    """Writes what is in a buffer, and drops what cannot be written.
+
+    Python would try it again at its end, and change the exit status.
+    """
+    try:
+      self._stream.flush()
+    except OSError:
+      with contextlib.suppress(OSError), open(os.devnull, 'wb') as nothing:
+        os.dup2(nothing.fileno(), self._stream.fileno())
+
   def __getattr__(self, name: str) -> Any:
     return getattr(self._stream, name)
+
+
+class CannotPrint(Exception):
+  """Standard output cannot be written.
+
+  It is not an OSError, which argparse and others ignore.
+
+  Attributes:
+    is_closed: whether it is a pipe whose reader has ended, as `head` does.
+  """
+
+  def __init__(self, error: OSError) -> None:
+    super().__init__(f'standard output cannot be written: {error.strerror}')
+    self.is_closed = isinstance(error, BrokenPipeError)
+
+
+class Results(Printable):
+  """Standard output; a `CannotPrint` if it cannot be written."""
+
+  def write(self, text: str) -> int:
+    with _raising_cannot_print():
+      return super().write(text)
+
+  def flush(self) -> None:
+    """Writes what is still in a buffer."""
+    with _raising_cannot_print():
+      self._stream.flush()
+
+
+@contextlib.contextmanager
+def _raising_cannot_print() -> Iterator[None]:
+  try:
+    yield
+  except OSError as error:
+    raise CannotPrint(error) from error
 
 
 def open_closed_streams() -> None:
@@ -326,5 +372,6 @@ def _redirected(log: int) -> Iterator[None]:
 
 def _flush() -> None:
   for stream in (sys.stdout, sys.stderr):
-    with contextlib.suppress(OSError):  # the log's disk is full
+    # The log's disk is full.
+    with contextlib.suppress(OSError, CannotPrint):
       stream.flush()

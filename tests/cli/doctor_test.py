@@ -80,6 +80,13 @@ def test_folders_of_single_tasks(tmp_path, monkeypatch):
   assert 'synth_glue_rte_v002 train' in report.partition('missing: ')[2]
 
 
+def test_text_of_a_file(tmp_path):
+  path = write(tmp_path / 'my.txt', b'A boat.\n\nCaf\xe9.\n')
+  status, out, _ = run('doctor', f'--text={path}')
+  assert (status, f'text {path}, in place of corpus/' in out) == (1, True)
+  assert f'{path}:3: the byte 0xe9' in out
+
+
 def test_missing_settings_are_notes():
   status, report, _ = run('doctor')
   assert status == 0

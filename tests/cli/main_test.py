@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import signal
+import subprocess
 import sys
 from unittest import mock
 
@@ -37,6 +38,27 @@ def test_version_and_list_of_commands(capsys):
   commands = re.findall(r'^    (\w+)(?: |$)', text, re.MULTILINE)
   assert commands == list(cli.COMMANDS)
   assert run() == (2, '', text)
+
+
+def test_no_garbage_is_looked_for_at_the_end():
+  program = """
+class Garbage:
+  def __init__(self):
+    self.itself = self
+  def __del__(self):
+    print('collected')
+
+from synth_mtf import cli
+cli.main([])
+Garbage()
+"""
+  done = subprocess.run(
+    [sys.executable, '-c', program],
+    stdout=subprocess.PIPE,
+    text=True,
+    check=True,
+  )
+  assert not done.stdout
 
 
 @pytest.mark.parametrize('name', sorted({*cli.COMMANDS} - {'transformer'}))
@@ -162,6 +184,49 @@ def test_standard_streams_may_be_closed(tmp_path, monkeypatch):
     print('A result.')
     assert not sys.stdin.read()
     assert os.get_inheritable(sys.stdout.fileno())
+
+
+PRINTING = pytest.mark.parametrize(
+  'words',
+  [['--help'], ['tasks', '--help'], ['transformer', '--help'], ['tasks']],
+)
+
+
+@PRINTING
+@pytest.mark.skipif(not os.path.exists('/dev/full'), reason='of Linux')
+def test_results_that_cannot_be_written_are_an_error(
+  monkeypatch, capsys, words
+):
+  with open('/dev/full', 'w') as full:
+    monkeypatch.setattr(sys, 'stdout', full)
+    assert cli.main(words) == 1
+  assert capsys.readouterr().err == (
+    'synth-mtf: error: standard output cannot be written: No space left on '
+    'device\n'
+  )
+
+
+@PRINTING
+def test_a_closed_pipe_ends_a_command_quietly(monkeypatch, capsys, words):
+  """As `synth-mtf tasks | head -1` closes it."""
+  reader, writer = os.pipe()
+  os.close(reader)
+  with open(writer, 'w') as pipe:
+    monkeypatch.setattr(sys, 'stdout', pipe)
+    assert cli.main(words) == 141
+  assert capsys.readouterr().err == ''
+
+
+@pytest.mark.skipif(not os.path.exists('/dev/full'), reason='of Linux')
+@pytest.mark.parametrize('words', [['tasks', 'nothing'], ['nothing'], []])
+def test_a_message_that_cannot_be_written_keeps_the_status(monkeypatch, words):
+  with open('/dev/full', 'w', buffering=1) as full:
+    monkeypatch.setattr(sys, 'stderr', full)
+    try:
+      status = cli.main(words)
+    except SystemExit as end:  # of argparse
+      status = end.code
+  assert status == 2
 
 
 def test_a_user_may_have_no_home(monkeypatch):

@@ -150,6 +150,16 @@ def test_targets_that_are_not_text(name, targets, data_dir):
   assert ('<extra_id_0>' in inputs) == ('<' in targets)
 
 
+def test_text_that_changes(tmp_path):
+  """The answer that is remembered is of these bytes."""
+  path = tmp_path / 'my.txt'
+  for word in ('boats', 'birds'):
+    path.write_text(f'There were many {word}.\n\nSome sang.\n')
+    status, report = show(folder.TEXT, f'--text={path}', '--vocabulary=bytes')
+    assert (status, word in report) == (0, True)
+  assert _line(report, folder.TEXT)[:2] == [folder.TEXT, 'train']
+
+
 def test_a_mixture_with_its_rates(data_dir):
   flags = f'--data_dir={data_dir}', '--gin_param=rate_num_examples.maximum=1000'
   status, report = show('synth_super_glue', *flags)

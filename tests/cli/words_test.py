@@ -14,6 +14,8 @@ import pytest
 
 import synth_mtf
 from synth_mtf.checkpoints.folder import Folder
+from synth_mtf.commands import variants
+from synth_mtf.errors import UserError
 from synth_mtf.results import records
 from tests.cli import command
 
@@ -148,6 +150,15 @@ def test_commands_work_from_another_folder(day, monkeypatch):
   out, _ = run('evaluate', 'sent', '--dry_run')
   assert f'--task_file={day}/mood.yaml' in out
   assert f'--vocabulary={day}/runs/rv/vocabulary.model' in out
+
+
+def test_a_variant_may_be_a_file_of_the_user(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  with pytest.raises(UserError, match="no variant 'Mine'"):
+    variants.file_of('Mine')
+  (tmp_path / 'variants').mkdir()
+  (tmp_path / 'variants/Mine.gin').write_text('')
+  assert variants.file_of('Mine') == 'Mine'
 
 
 # In the folder of the day; {} is a new folder.

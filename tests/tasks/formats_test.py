@@ -73,6 +73,7 @@ def _read(reader, path, start=0, end=None):
       b'\n\none\nstill one\n\n \ntwo\n\nthree',
       ['one\nstill one', 'two', 'three'],
     ),
+    (text.PassageReader(), b'one\r\ntwo\rthree\n', ['one\ntwo\nthree']),
     (text.SentenceReader(), b'one\r\n\n  two \n', ['one', '', 'two']),
     (
       text.SentenceReader(),
@@ -100,6 +101,22 @@ def test_a_long_passage_ends_at_a_line(tmp_path):
   passages = _read(text.PassageReader(), path)
   assert '\n'.join(passages) == '\n'.join(lines)
   assert [passage.count('\n') for passage in passages] == [4, 3]
+
+
+@pytest.mark.parametrize('gap', ['', ' '])
+def test_a_file_of_one_line_is_read_in_parts(gap, tmp_path, monkeypatch):
+  monkeypatch.setattr(text, '_LINE_BYTES', 100)
+  monkeypatch.setattr(text, '_PASSAGE_BYTES', 100)
+  whole = gap.join(f'w\u00f6rd\u20ac{i}' for i in range(200))
+  path = folder.write(tmp_path / 'a.txt', whole.encode())
+  reader = text.PassageReader()
+  size = len(whole.encode())
+  for part in (450, size):
+    passages = []
+    for start in range(0, size, part):
+      passages += _read(reader, path, start, start + part)
+    assert gap.join(passages) == whole
+    assert max(len(passage.encode()) for passage in passages) < 200
 
 
 def test_a_text_is_on_one_side_and_one_in_fifty_is_held_out(tmp_path):
