@@ -51,7 +51,7 @@ SHORT = (
   '--gin_param "utils.run.batch_size = 4" --gin_param "num_layers = 1"'
 )
 # The shell's own words, and what few have.
-SHELL = ('.', 'cd', 'docker', 'export', 'gcloud', 'lm_eval', 'sbatch')
+SHELL = ('.', 'cd', 'docker', 'export', 'gcloud', 'lm_eval', 'sbatch', 'sudo')
 
 
 def blocks():

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests import checkout, official_files, sentencepieces
+from tests import official_files
 from tests.checkout import CHECKOUT
 from tests.cli.command import PROGRAM
 
@@ -20,7 +20,6 @@ DEVICES = (
   '--device=cpu --gin_param=num_layers=1 '
   "--gin_param=utils.run.sequence_length={'inputs':32,'targets':32}"
 )
-STARTUP = CHECKOUT / 'examples' / 'startup.sh'
 
 
 def small(tmp_path):
@@ -137,54 +136,6 @@ def test_a_signal_ends_the_loop_after_a_checkpoint(tmp_path, number):
   assert process.returncode == 143, output
   assert f'Stopped. model.ckpt-{max(saved(folder))} is saved' in output
   assert 'Ended at once' not in output
-
-
-@pytest.mark.slow  # trains
-@pytest.mark.xla
-def test_the_startup_script_installs_and_trains(tmp_path):
-  """A folder is the bucket, and the programs of a VM do what they are for."""
-  environment = small(tmp_path)
-  bin_, bucket = tmp_path / 'bin', tmp_path / 'bucket'
-  bin_.mkdir()
-  checkout.copy_to(bucket / 'synth_mtf')
-  shutil.copytree(environment['DATA'], bucket / 'data')
-  sentencepieces.train(
-    bucket / 'my_vocabulary.model', bucket / 'data/corpus/text.txt'
-  )
-  program(
-    bin_,
-    'gcloud',
-    '[ "$1 $2 $3" = "storage rsync --recursive" ] && cp -r "$4/." "$5"',
-  )
-  program(bin_, 'apt-get', '')
-  program(
-    bin_,
-    'make',
-    f'mkdir -p .venv-tf2.20/bin && ln -s {PROGRAM} .venv-tf2.20/bin\n'
-    f'ln -s {bin_}/apt-get .venv-tf2.20/bin/pip',
-  )
-  script = STARTUP.read_text(encoding='utf-8')
-  for name, here in {
-    'gs://BUCKET-OF-YOURS': str(bucket),
-    '--device=tpu': f'"{DEVICES}"',
-    'run.sh base': 'run.sh tiny',
-  }.items():
-    assert script.count(name) == 1, name
-    script = script.replace(name, here)
-  program(tmp_path, 'startup', script)
-  environment |= {
-    'PATH': f'{bin_}:{os.environ["PATH"]}',
-    'PRETRAIN_STEPS': '1000000',
-    'TMPDIR': str(tmp_path),
-  }
-  folder = bucket / 'sweep/tiny/random_vanilla/seed_0/pretrain'
-
-  process = start([tmp_path / 'startup'], environment, cwd='/')
-  wait_for_training(process, folder)
-  process.send_signal(signal.SIGTERM)
-  output, _ = process.communicate(timeout=600)
-  assert process.returncode == 143, output
-  assert f'Stopped. model.ckpt-{max(saved(folder))} is saved' in output
 
 
 @pytest.mark.slow  # trains
