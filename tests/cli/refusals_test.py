@@ -74,6 +74,10 @@ CASES = [
     'cannot be read: storage.googleapis.com: Connection refused. Give the one',
   ),
   (
+    'transformer --model_dir={new} --gin_file=runs/pretrain_c4_en32k.gin',
+    'gs://t5-data/vocabs/cc_en.32000/sentencepiece.model cannot be read',
+  ),
+  (
     'demo --data_dir={text} --out={new}',
     'has no train files of synth_glue_cola_v002',
   ),
