@@ -59,6 +59,13 @@ def check_files(name: str, split: str, folder: str) -> None:
   )
 
 
+def check_splits(name: str, *splits: str) -> None:
+  """Refuses a data folder of the environment without the files of splits."""
+  if not any(map(os.environ.get, _ELSEWHERE)):
+    for split in splits:
+      check_files(name, split, os.environ.get('SYNTH_MTF_DATA_DIR', ''))
+
+
 def may_have_files(names: Sequence[str] = ()) -> bool:
   """Whether the data folder of the environment may have files of any task.
 

@@ -271,6 +271,10 @@ CASES = [
   ('attention {other} --text=a', 'there is no checkpoint'),
   ('attention {run} --text=a --step=3', 'there is no checkpoint'),
   ('attention {run} --task=synth_glue_cola', "mean 'synth_glue_cola_v002'"),
+  (
+    'attention {run} --task={task} --data_dir={folder}',
+    'has no validation files of synth_glue_cola_v002 (glue/CoLA/dev.tsv); ',
+  ),
   ('attention {run} --input=nosuch', '--input: nosuch is missing or empty'),
   ('attention {run} --input={folder}', 'is a folder; expected a file'),
   ('attention {run} --task={task} --target=a', '--target needs --text'),
