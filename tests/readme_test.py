@@ -130,6 +130,22 @@ def test_commands_of_the_notebook():
     check(command)
 
 
+def test_the_loop_over_variants_and_seeds(tmp_path):
+  """tests/cli/words_test.py runs such commands; here, the words are written."""
+  text = (CHECKOUT / 'docs/questions.md').read_text(encoding='utf-8')
+  (script,) = re.findall('^```sh\n(.*?)^```', text, re.M | re.S)
+  program = tmp_path / 'synth-mtf'
+  program.write_text('#!/bin/sh\necho synth-mtf "$@" >> commands.txt\n')
+  program.chmod(0o755)
+  (tmp_path / 'my_runs' / 'V-seed0-mood').mkdir(parents=True)
+  environment = {**os.environ, 'PATH': f'{tmp_path}:{os.environ["PATH"]}'}
+  checkout.run('sh', '-ec', script, cwd=tmp_path, env=environment)
+  commands = (tmp_path / 'commands.txt').read_text().splitlines()
+  assert len({*commands}) == 2 * 3 * 3 + 1
+  for command in commands:
+    check(command)
+
+
 def check(command):
   """Checks the words of a command that is not run."""
   words = shlex.split(command.partition(' > ')[0])

@@ -72,7 +72,9 @@ def run(args: argparse.Namespace) -> None:
       f'{", ".join(args.names)}: no files of any split in '
       f'{os.environ["SYNTH_MTF_DATA_DIR"]} (docs/data.md shows the layout)'
     )
-  needed.check_vocabulary(args.names, os.environ.get('SYNTH_MTF_VOCABULARY'))
+  needed.check_vocabulary(
+    args.names, os.environ.get('SYNTH_MTF_VOCABULARY', '')
+  )
   process.load(args.module_import)
   from synth_mtf.host import explanations
 

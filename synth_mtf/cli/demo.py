@@ -102,7 +102,11 @@ def run(args: argparse.Namespace) -> int:
   early.check_gin(given.get('gin_file', []), given.get('gin_param', []))
   if 'mixture' in given:
     data.check_names([given['mixture']])
-  _check_data(given.get('mixture', Configuration.mixture))
+  folder = os.environ.get('SYNTH_MTF_DATA_DIR')
+  if folder:
+    early.check_corpus(None, folder)
+    mixture = given.get('mixture', Configuration.mixture)
+    needed.check_splits(mixture, 'train', 'validation')
   process.require_hash_seed()
   console = output.Console(sys.stdout)
   configuration = _configuration(args)
@@ -121,18 +125,6 @@ def run(args: argparse.Namespace) -> int:
       return _run(args, configuration, used_data, console)
   finally:
     signal.signal(signal.SIGTERM, before)
-
-
-def _check_data(mixture: str) -> None:
-  """Refuses a data folder without the files of the mixture, or without text."""
-  folder = os.environ.get('SYNTH_MTF_DATA_DIR', '')
-  elsewhere = map(
-    os.environ.get, ('SYNTH_MTF_CACHE_DIR', 'SYNTH_MTF_TASK_DATA_DIRS')
-  )
-  if folder and not any(elsewhere):
-    early.check_corpus(None, folder)
-    for split in ('train', 'validation'):
-      needed.check_files(mixture, split, folder)
 
 
 def _run(

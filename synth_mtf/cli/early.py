@@ -91,6 +91,28 @@ def check_task_files(
         defined.check_headers()
 
 
+def check_split(setting: str, task: str | None, split: str) -> None:
+  """Refuses a split for which a task file has no files.
+
+  Args:
+    setting: as in --task_file.
+    task: of the run; the files may define others.
+    split: which is read.
+  """
+  from synth_mtf.rows import task_files
+
+  for path in task_files.paths_in(setting):
+    if filesystem.is_bucket(path):
+      continue
+    defined = task_files.read(path, None)
+    if defined.name == task and split not in defined.files:
+      raise UserError(
+        f'{path}: {task} has no {split} file, only {", ".join(defined.files)}: '
+        f'add one, as in `files: {{train: train.csv, {split}: dev.csv}}`, or '
+        'give another --split'
+      )
+
+
 def check_flags_of_t5(words: Sequence[str]) -> None:
   """Checks the files that flags of T5's main name, and the names in gin.
 

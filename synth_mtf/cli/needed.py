@@ -59,6 +59,13 @@ def check_files(name: str, split: str, folder: str) -> None:
   )
 
 
+def check_splits(name: str, *splits: str) -> None:
+  """Refuses a data folder of the environment without the files of splits."""
+  if not any(map(os.environ.get, _ELSEWHERE)):
+    for split in splits:
+      check_files(name, split, os.environ.get('SYNTH_MTF_DATA_DIR', ''))
+
+
 def may_have_files(names: Sequence[str] = ()) -> bool:
   """Whether the data folder of the environment may have files of any task.
 
@@ -78,23 +85,23 @@ def may_have_files(names: Sequence[str] = ()) -> bool:
   )
 
 
-def check_vocabulary(names: Sequence[str], vocabulary: str | None) -> None:
-  """Refuses a run without a vocabulary if T5's own cannot be read.
+def check_vocabulary(names: Sequence[str], vocabulary: str) -> None:
+  """Refuses a run whose vocabulary is T5's own if that cannot be read.
 
-  That is the default, in a bucket. TensorFlow takes several seconds to ask for
+  It is the default, in a bucket. TensorFlow takes several seconds to ask for
   it, and does so again if the answer says nothing about the vocabulary.
 
   Args:
     names: of tasks and mixtures; T5's do not depend on the vocabulary.
-    vocabulary: as in --vocabulary.
+    vocabulary: the setting, or ''.
   """
-  if vocabulary or not any(name.startswith(paths.PREFIX) for name in names):
+  path = vocabulary or filesystem.T5_VOCABULARY
+  is_used = any(name.startswith(paths.PREFIX) for name in names)
+  if not is_used or not path.startswith(filesystem.T5_BUCKET):
     return
-  cause = _refusal_of(filesystem.T5_VOCABULARY)
+  cause = _refusal_of(path)
   if cause:
-    raise UserError(
-      filesystem.NO_T5_VOCABULARY.format(cause, filesystem.T5_VOCABULARY)
-    )
+    raise UserError(filesystem.NO_T5_VOCABULARY.format(cause, path))
 
 
 def _tasks(names: Iterable[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:

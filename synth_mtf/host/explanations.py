@@ -346,6 +346,12 @@ _MESSAGES: dict[str, str | Callable[..., str]] = {
     'a bucket refused a request, when {1}: {0}. Check its name and your '
     'permission (`gcloud auth application-default login`).'
   ),
+  r'The version of the dataset you are trying to use \((\S+)\) is too old': (
+    '{0} is not on this machine, and this release of TensorFlow Datasets does '
+    'not prepare it any more. Give --data_dir=FOLDER with the official files '
+    '(docs/data.md shows the layout) and a task that begins with synth_, or '
+    '--t5_tfds_data_dir=FOLDER with prepared data.'
+  ),
   r'Could not find directory (\S+)': (
     'there is no folder {0}, in which TensorFlow Datasets looks for prepared '
     'data (--t5_tfds_data_dir, TFDS_DATA_DIR), or it cannot be read.'

@@ -41,7 +41,7 @@ _PATTERNS = '*?[\\'
 _CHECKPOINT_FILE = re.compile(r'model\.ckpt-\d+\.(index|meta|data-[\d\w-]+)')
 
 
-_T5_BUCKET = 'gs://t5-data/'
+T5_BUCKET = 'gs://t5-data/'
 # It answers 403 to everybody.
 T5_ADVICE = (
   "T5's own bucket has been closed since February 2026. A folder of a T5 of "
@@ -50,7 +50,7 @@ T5_ADVICE = (
   'import --from=hf` makes a checkpoint of its weights (docs/migration.md).'
 )
 # What T5 reads by default.
-T5_VOCABULARY = f'{_T5_BUCKET}vocabs/cc_all.32000/sentencepiece.model'
+T5_VOCABULARY = f'{T5_BUCKET}vocabs/cc_all.32000/sentencepiece.model'
 # With the cause and the path.
 NO_T5_VOCABULARY = (
   "T5's own vocabulary {1} cannot be read: {0}. Give the one that the model "
@@ -107,7 +107,7 @@ def explained(path: str) -> Iterator[None]:
 
 def _message(path: str, cause: str) -> str:
   advice = 'Check that it exists and is whole, and that you may read it.'
-  if path.startswith(_T5_BUCKET):
+  if path.startswith(T5_BUCKET):
     advice = T5_ADVICE
   elif is_bucket(path):
     advice = (

@@ -74,6 +74,10 @@ CASES = [
     'cannot be read: storage.googleapis.com: Connection refused. Give the one',
   ),
   (
+    'transformer --model_dir={new} --gin_file=runs/pretrain_c4_en32k.gin',
+    'gs://t5-data/vocabs/cc_en.32000/sentencepiece.model cannot be read',
+  ),
+  (
     'demo --data_dir={text} --out={new}',
     'has no train files of synth_glue_cola_v002',
   ),
@@ -267,6 +271,10 @@ CASES = [
   ('attention {other} --text=a', 'there is no checkpoint'),
   ('attention {run} --text=a --step=3', 'there is no checkpoint'),
   ('attention {run} --task=synth_glue_cola', "mean 'synth_glue_cola_v002'"),
+  (
+    'attention {run} --task={task} --data_dir={folder}',
+    'has no validation files of synth_glue_cola_v002 (glue/CoLA/dev.tsv); ',
+  ),
   ('attention {run} --input=nosuch', '--input: nosuch is missing or empty'),
   ('attention {run} --input={folder}', 'is a folder; expected a file'),
   ('attention {run} --task={task} --target=a', '--target needs --text'),
