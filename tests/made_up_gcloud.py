@@ -1,8 +1,8 @@
 """A stand-in for Google's cloud and its command, `gcloud`.
 
 It knows the words and flags of the documents' commands, as Google's reference
-has them, and does what Google's program does where that may surprise: `storage`
-skips links to folders, and says no to a folder that is not there.
+has them, and surprises as Google's program does: `storage rsync` skips links to
+folders, and objects have no permissions.
 
 A TPU VM is a folder for each of its hosts, the home of a user, in which `ssh`
 starts a shell with a VM's environment and nothing of the caller's.
@@ -13,7 +13,6 @@ import contextlib
 import json
 import os
 import pathlib
-import re
 import shutil
 import signal
 import subprocess
@@ -224,9 +223,8 @@ def _write(cloud: Cloud, target: str, content: bytes) -> None:
 def _synchronize(cloud: Cloud, given: argparse.Namespace) -> None:
   assert given.recursive, 'the folders of the source would be missing'
   for name in _names(cloud, given.source):
-    if not (given.exclude and re.match(given.exclude, name)):
-      content = _read(cloud, f'{given.source}/{name}')
-      _write(cloud, f'{given.to}/{name}', content)
+    content = _read(cloud, f'{given.source}/{name}')
+    _write(cloud, f'{given.to}/{name}', content)
 
 
 def _names(cloud: Cloud, source: str) -> Iterator[str]:
@@ -291,7 +289,7 @@ _COMMANDS: dict[
 ] = {
   'storage buckets create': (_create_bucket, 'url --location='),
   'storage cp': (_copy, 'sources to'),
-  'storage rsync': (_synchronize, 'source to [--recursive] [--exclude=]'),
+  'storage rsync': (_synchronize, 'source to [--recursive]'),
   f'{_QUEUED} create': (
     _create,
     'name --node-id= --zone= --accelerator-type= --runtime-version= [--spot] '

@@ -89,6 +89,13 @@ def is_of_laptop(command):
   return 'gcloud' in command or 'git ' in command or ' table ' in command
 
 
+def status_of(command):
+  """The status that a command on the VM ends with."""
+  if 'doctor' in command:
+    return 1  # no folder has the device files of a TPU
+  return 2 if '--tpu=local' in command else 0  # a v5e has one way only
+
+
 def shortened(command):
   """Makes a run smaller and shorter."""
   if 'synth-mtf cache' in command:
@@ -124,15 +131,15 @@ class Shell:
       **options,
     )
 
-  def run(self, command, fails=False):
-    """Returns what a command printed, which must fail or must not."""
+  def run(self, command, status=0):
+    """Returns what a command printed, which must end with this status."""
     self._process.stdin.write(f'{command}\necho "status $?"\n')
     self._process.stdin.flush()
     printed: list[str] = []
     for line in self._process.stdout:
       if line.startswith('status '):
         output = ''.join(printed)
-        assert line == f'status {int(fails)}\n', f'{command}: {output[-5000:]}'
+        assert line == f'status {status}\n', f'{command}: {output[-5000:]}'
         return output
       printed.append(line)
     raise AssertionError(f'{command}: the shell has ended: {printed}')
@@ -156,6 +163,9 @@ def laptop(tmp_path):
   checkout.run(*git, 'init', '--quiet')
   checkout.run(*git, 'add', '--all')
   checkout.run(*git, 'commit', '--quiet', '--message=all')
+  useless = folder / ENVIRONMENT / '.installed'  # on another machine
+  useless.parent.mkdir()
+  useless.touch()
   data = folder / 'my_data'
   official_files.write_samples(data)
   (data / 'GENERATED_SAMPLE.txt').unlink()  # or they are not the benchmarks
@@ -270,10 +280,9 @@ def test_from_nothing_to_scores(tmp_path, cloud, vm, here, laptop):
         name, *words = here.words(command)
         there = opened.enter_context(Shell(tmp_path / 'bin' / name, *words))
         continue
-      is_doctor = 'doctor' in command
       shell = there if there and not is_of_laptop(command) else here
-      printed.append(shell.run(shortened(command), fails=is_doctor))
-      if is_doctor:  # what follows is forked
+      printed.append(shell.run(shortened(command), status_of(command)))
+      if 'doctor' in command:  # what follows is forked
         (home,) = cloud.homes('tpu-1')
         forked = forks.programs(
           *forks.IMPORTS,
@@ -283,13 +292,13 @@ def test_from_nothing_to_scores(tmp_path, cloud, vm, here, laptop):
         there.run(f'PATH={opened.enter_context(forked)}:$PATH')
   output = ''.join(printed)
   assert 'state: ACTIVE' in output
-  # No folder has the device files of a TPU.
   assert re.search(r'FAULT +there is no /dev/accel', output)
   assert re.search(r'JAX [\d.]+ finds: 1 tpu', output)
   assert '\n1 fault.\n' in output
   assert 'Runs read it with --cache_dir=gs://BUCKET-OF-YOURS/cache' in output
   assert 'Wrote gs://BUCKET-OF-YOURS/rv/model.ckpt-2\n' in output
   assert 'Starts after step 2, that of its checkpoint' in output
+  assert 'TPU v5e, which TensorFlow' in output  # --tpu=local
   assert 'rv_en_mix/model.ckpt-4.index' in cloud.objects.names(BUCKET)
   results = records.read(str(laptop / 'my_runs/rv_en_mix/validation_eval'))
   assert {(result.step, result.n) for result, _ in results} == {(2, 8), (4, 8)}
