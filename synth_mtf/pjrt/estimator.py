@@ -215,7 +215,7 @@ class Runner:
       ready = waiting.pop() if waiting and not is_last else started
       if delayed:
         waiting.append(started)
-      computed = [for_tensorflow(x) for x in ready]
+      computed = [for_tensorflow(np.array(x)) for x in ready]
       if self._agreement:
         self._agreement.require(computed.pop())
       return computed

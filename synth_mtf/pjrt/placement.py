@@ -26,19 +26,15 @@ _BFLOAT16_OF_TENSORFLOW = np.dtype(tf.bfloat16.as_numpy_dtype)
 
 
 def for_jax(value: Array) -> Array:
-  """Copies an array of TensorFlow's, with a type that JAX knows."""
-  copied = np.array(value)
-  if copied.dtype == _BFLOAT16_OF_TENSORFLOW:
-    return copied.view(_BFLOAT16)
-  return copied
+  """Returns an array of TensorFlow's with a type that JAX knows."""
+  is_bfloat16 = value.dtype == _BFLOAT16_OF_TENSORFLOW
+  return value.view(_BFLOAT16) if is_bfloat16 else value
 
 
-def for_tensorflow(value: Any) -> Array:
-  """Copies an array of JAX's, with a type that TensorFlow knows."""
-  copied = np.array(value)
-  if copied.dtype == _BFLOAT16:
-    return copied.view(_BFLOAT16_OF_TENSORFLOW)
-  return copied
+def for_tensorflow(value: Array) -> Array:
+  """Returns an array of JAX's with a type that TensorFlow knows."""
+  is_bfloat16 = value.dtype == _BFLOAT16
+  return value.view(_BFLOAT16_OF_TENSORFLOW) if is_bfloat16 else value
 
 
 class Devices:
@@ -207,7 +203,7 @@ class Variables:
 
   def put(self, name: str, value: Array) -> None:
     """Takes a variable's value for the devices."""
-    self._given[name] = for_jax(value)
+    self._given[name] = for_jax(np.array(value))
 
   def send(self) -> None:
     """Sends the values that were put; on several hosts, those of the first."""

@@ -96,8 +96,12 @@ def shortened(command):
   kind = re.search(r'--gin_file=runs/(\w+)\.gin', command)
   if ' transformer ' not in command or not kind:
     return command
-  params = (f'--gin_param="{each}"' for each in SHORT[kind[1]])
-  return ' '.join([command.replace('ckpt-524288', 'ckpt-2'), *params])
+  command = command.replace('ckpt-524288', 'ckpt-2')
+  end, quote = '', '"'
+  if '--command=' in command:  # which is quoted
+    command, end, quote = command.removesuffix('"'), '"', '\\"'
+  params = (f'--gin_param={quote}{each}{quote}' for each in SHORT[kind[1]])
+  return ' '.join([command, *params]) + end
 
 
 def program(folder, name, body):
@@ -291,6 +295,23 @@ def test_from_nothing_to_scores(tmp_path, cloud, vm, here, laptop):
   assert {(result.step, result.n) for result, _ in results} == {(2, 8), (4, 8)}
   assert re.search(r'\| Syn \(R\+V\) .*\d\.\d \|\n', output)
   assert not printed[-1].strip()  # the list of VMs
+
+
+def test_a_slice_of_two_hosts(tmp_path, cloud, vm, here):
+  cloud.install([*vm('v5litepod-16', 2)], tmp_path / 'bin')
+  for command in itertools.chain(*blocks('tpu.md')):
+    if 'rv_en_mix' in command:
+      break
+    is_here = is_of_laptop(command) or 'export ZONE' in command
+    if is_here and ' tpu-vm ' not in command:
+      here.run(command.replace('v5litepod-8', 'v5litepod-16'))
+  commands = itertools.chain(*blocks('tpu.md', of_a_slice=True))
+  printed = ''.join(here.run(shortened(command)) for command in commands)
+  assert 'Mesh: batch:2, all devices' in printed
+  assert 'Wrote gs://BUCKET-OF-YOURS/rv/model.ckpt-2\n' in printed
+  assert 'rv/model.ckpt-2.index' in cloud.objects.names(BUCKET)
+  for home in cloud.homes('tpu-1'):
+    assert (home / 'synth_mtf' / '.venv-tpu' / 'bin' / 'synth-mtf').exists()
 
 
 def test_a_startup_script_trains_until_its_vm_ends(
