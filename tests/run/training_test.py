@@ -491,7 +491,7 @@ def test_training_without_examples_is_an_error(tmp_path):
   estimator = tf.estimator.Estimator(_one_weight, str(tmp_path))
   message = 'ended after step 0, before step 1000000 .*no more examples'
   with pytest.raises(UserError, match=message):
-    train_on(lambda: [], estimator)
+    train_on(list, estimator)
 
 
 @pytest.mark.slow  # takes over this process's signals

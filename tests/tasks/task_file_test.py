@@ -190,6 +190,13 @@ def test_a_fault_of_a_row_has_its_line(file, row, message):
   assert (status, f'{path}:2: ' in report) == (1, True)
 
 
+def test_a_path_may_begin_with_the_home_folder(file, monkeypatch):
+  monkeypatch.setenv('HOME', str(file.parent))
+  write(file, FILE.replace('data/dev', '~/data/dev').encode())
+  write(file.parent / 'data/dev.jsonl', ROW)
+  assert tasks.check(['nli'], ['validation']) == []
+
+
 def test_a_column_that_is_not_used_may_lack_a_value(file):
   more = ROW.replace(b'}', b', "more": NaN, "most": null}')
   write(file.parent / 'data/dev.jsonl', ROW + more)
