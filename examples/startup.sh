@@ -8,7 +8,9 @@ export OUT=$bucket/sweep DATA=$bucket/data VOCABULARY=$bucket/my_vocabulary.mode
 export DEVICE=--device=tpu
 
 cd "$(mktemp -d)"
-gcloud storage rsync --recursive "$bucket/synth_mtf" .
+gcloud storage cp "$bucket/my_checkout.tar" .
+tar -xf my_checkout.tar
+cd synth_mtf
 apt-get update
 apt-get install --yes make python3-venv
 make env TF=2.20

@@ -49,7 +49,7 @@ def nearest(
   for option in sorted({x for x in options if isinstance(x, str)}):
     by_part.setdefault(compared(option), []).append(option)
   parts = difflib.get_close_matches(compared(str(name)), by_part)
-  return _question(option for part in parts for option in by_part[part])
+  return question(option for part in parts for option in by_part[part])
 
 
 def nearest_task(name: object, known: Iterable[str]) -> str:
@@ -61,7 +61,7 @@ def nearest_task(name: object, known: Iterable[str]) -> str:
   tasks = sorted(known, key=lambda task: (not _is_ours(task), len(task), task))
   having = [task for task in tasks if words in f'_{_words_of_task(task)}_']
   if having:
-    return _question(having)
+    return question(having)
   ours = [task for task in tasks if _is_ours(task)]
   return nearest(name, ours, _words_of_task) or nearest(
     name, tasks, _words_of_task
@@ -77,6 +77,7 @@ def _words_of_task(name: str) -> str:
   return re.sub(r'^synth_|_v\d+$', '', name)
 
 
-def _question(options: Iterable[str]) -> str:
+def question(options: Iterable[str]) -> str:
+  """`; did you mean 'x' or 'y'?` for the first options, or ''."""
   shown = [*map(repr, options)][:_MOST_SUGGESTIONS]
   return f'; did you mean {" or ".join(shown)}?' if shown else ''

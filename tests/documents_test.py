@@ -13,7 +13,7 @@ from tests.readme_test import BLOCKS, DOCUMENTS
 ROOTS = [CHECKOUT, CHECKOUT / 'synth_mtf', CHECKOUT / 'gin']
 MY_FILE = r'my_\w+(?:\.\w+)?'
 CREATED = re.compile(
-  r'(?:OUT=|--(?:out|model_dir|output_cache_dir)[= ]|'
+  r'(?:OUT=|--(?:out|output|model_dir|output_cache_dir)[= ]|'
   r'(?:output_filename|scores_filename|export_path) = .|'
   r'> |(?:pretrain|finetune) |(?:cp -r|git clone|--(?:to|from)=hf) \S+ )'
   rf'({MY_FILE})'

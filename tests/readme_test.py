@@ -12,6 +12,7 @@ been, unless a comment on the line before it says more:
 Of the commands that are not run, flags, gin files and gin bindings are checked.
 """
 
+import fnmatch
 import itertools
 import json
 import os
@@ -51,7 +52,7 @@ SHORT = (
   '--gin_param "utils.run.batch_size = 4" --gin_param "num_layers = 1"'
 )
 # The shell's own words, and what few have.
-SHELL = ('.', 'cd', 'docker', 'export', 'gcloud', 'lm_eval', 'sbatch')
+SHELL = ('.', 'cd', 'export', 'gcloud', 'lm_eval', 'sbatch', 'sudo')
 
 
 def blocks():
@@ -87,8 +88,12 @@ def reader(tmp_path_factory):
 
     def run(line):
       words = shlex.split(line)
+      variables = {}
+      while re.match(r'\w+=', words[0]):  # of the command's environment
+        name, _, value = words.pop(0).partition('=')
+        variables[name] = value
       if words[0] == 'synth-mtf':
-        command(*words)
+        command(*words, **variables)
       else:
         checkout.run('sh', '-c', line, **where)
 
@@ -125,6 +130,22 @@ def test_commands_of_the_notebook():
     check(command)
 
 
+def test_the_loop_over_variants_and_seeds(tmp_path):
+  """tests/cli/words_test.py runs such commands; here, the words are written."""
+  text = (CHECKOUT / 'docs/questions.md').read_text(encoding='utf-8')
+  (script,) = re.findall('^```sh\n(.*?)^```', text, re.M | re.S)
+  program = tmp_path / 'synth-mtf'
+  program.write_text('#!/bin/sh\necho synth-mtf "$@" >> commands.txt\n')
+  program.chmod(0o755)
+  (tmp_path / 'my_runs' / 'V-seed0-mood').mkdir(parents=True)
+  environment = {**os.environ, 'PATH': f'{tmp_path}:{os.environ["PATH"]}'}
+  checkout.run('sh', '-ec', script, cwd=tmp_path, env=environment)
+  commands = (tmp_path / 'commands.txt').read_text().splitlines()
+  assert len({*commands}) == 2 * 3 * 3 + 1
+  for command in commands:
+    check(command)
+
+
 def check(command):
   """Checks the words of a command that is not run."""
   words = shlex.split(command.partition(' > ')[0])
@@ -142,6 +163,8 @@ def check(command):
     checkout.run('make', '-n', *words[1:])
   elif program == 'pip':
     check_pip(words)
+  elif program == 'docker':
+    check_docker(words)
   elif re.fullmatch(r'python(3(\.\d+)?)?', program):
     assert words[1] == '-m' or (CHECKOUT / words[1]).exists(), words[1]
   else:
@@ -151,12 +174,45 @@ def check(command):
 
 def check_pip(words):
   for flag, value in itertools.pairwise(words):
-    if flag in ('-c', '-r'):
+    if flag in ('-c', '--constraint', '-r', '--requirement'):
       assert (CHECKOUT / value).exists(), f'no file {value}'
   setup = (CHECKOUT / 'setup.py').read_text()
   for extras in re.findall(r'\[(.*?)\]', ' '.join(words)):
     for extra in extras.split(','):
       assert f"'{extra}': [" in setup, f'no extra {extra}'
+
+
+def instructions(name):
+  """What stands behind a name in the Dockerfile, each time."""
+  text = (CHECKOUT / 'Dockerfile').read_text(encoding='utf-8')
+  return re.findall(rf'^{name} (.*)', text, re.M)
+
+
+def check_docker(words):
+  """Checks what is given to the image, and what the image is given to run."""
+  given = ' '.join(words)
+  for name in re.findall(r'--build-arg (\w+)=', given):
+    assert f'{name}=' in instructions('ARG')
+  if words[1] == 'build':
+    assert words[-1] == '.'
+    return
+  assert f':{instructions("WORKDIR")[-1]} ' in given
+  (entry,) = instructions('ENTRYPOINT')
+  image = next(word for word in words if word.startswith('synth_mtf'))
+  arguments = words[words.index(image) + 1 :]
+  check(shlex.join([*json.loads(entry), *arguments]))
+
+
+def test_the_image_is_built_of_what_is_there():
+  (run,) = instructions('RUN')
+  assert run.startswith('pip install ')
+  check_pip(shlex.split(run))
+  assert instructions('COPY') == [f'. {instructions("WORKDIR")[0]}']
+  text = (CHECKOUT / '.dockerignore').read_text(encoding='utf-8')
+  users = checkout.left_behind(str(CHECKOUT), os.listdir(CHECKOUT))
+  for name in {*os.listdir(CHECKOUT)} - {*users}:
+    ignored = [p for p in text.split() if fnmatch.fnmatchcase(name, p)]
+    assert not ignored, f'{name} is not copied: {ignored}'
 
 
 def check_t5_main(words):

@@ -9,6 +9,7 @@ defined, are passed to its `argparse.ArgumentParser`.
 """
 
 import argparse
+import atexit
 import contextlib
 import gc
 import importlib
@@ -99,6 +100,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     the results is closed.
   """
   gc.set_threshold(200_000, 50, 50)  # cuts TensorFlow's import time by a sixth
+  # Otherwise Python looks for garbage in all graphs before it ends.
+  atexit.unregister(gc.freeze)
+  atexit.register(gc.freeze)
   words = sys.argv[1:] if argv is None else argv
   output.open_closed_streams()
   out: Any = output.Results(sys.stdout)

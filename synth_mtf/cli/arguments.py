@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from synth_mtf import paths
+from synth_mtf.cli import other_words
 from synth_mtf.commands import variants
-from synth_mtf.errors import UserError, nearest
+from synth_mtf.errors import UserError, nearest, question
 from synth_mtf.storage import filesystem, remembered
 from synth_mtf.storage.filesystem import Unreadable
 
@@ -26,6 +27,11 @@ _DATA_FOLDER = (
 
 _TASK_FILE = '"Your own task" in docs/data.md shows such a file'
 _DATA_ENDINGS = ('.csv', '.tsv', '.txt', '.json', '.jsonl', '.ndjson')
+
+_FOR_WORDS = (
+  '--from',
+  '--text',
+)  # what a word without a flag is often meant for
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter):
@@ -77,9 +83,28 @@ class Parser(NamingParser):
     return namespace, unknown
 
   def _refuse(self, unknown: Sequence[str]) -> NoReturn:
-    flag = unknown[0].partition('=')[0]
-    hint = nearest(flag, self._option_string_actions)
-    super().error(f'unrecognized arguments: {" ".join(unknown)}{hint}')
+    flag = unknown[0]
+    if flag.startswith('-'):
+      flag = flag.partition('=')[0]
+    super().error(
+      f'unrecognized arguments: {" ".join(unknown)}{self._hint(flag)}'
+    )
+
+  def _hint(self, flag: str) -> str:
+    """Suggests what to give in place of a flag that the command lacks."""
+    flags = {*self._option_string_actions} - {'-h', '--help'}
+    others = [
+      action.metavar
+      for action in self._actions
+      if not action.option_strings and isinstance(action.metavar, str)
+    ]
+    if not flag.startswith('-'):
+      return question(f'{x}={flag}' for x in _FOR_WORDS if x in flags)
+    meant = other_words.arguments(flag, {*flags, *others})
+    if meant and not meant[0].startswith('-'):
+      words = ' '.join([self.prog, *others])
+      return f'; {meant[0]} comes without a flag: {words}'
+    return question(meant) or nearest(flag, flags)
 
   def error(self, message: str) -> NoReturn:
     # A mistyped flag is why a required one may be missing.
@@ -90,7 +115,9 @@ class Parser(NamingParser):
     match = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
     if match:
       choice, choices = match.groups()
-      message += nearest(choice, re.findall(r"[^', ]+", choices))
+      known = re.findall(r"[^', ]+", choices)
+      meant = other_words.commands(choice, known)
+      message += question(meant) or nearest(choice, known)
     super().error(message)
 
   def _is_unknown(self, word: str) -> bool:
@@ -289,6 +316,7 @@ class GinNames(Completed):
 
   def __call__(self, names: str) -> str:
     known = paths.gin_names(self._folder)
+    names = re.sub(rf'({self._folder}/)?(\w+)\.gin\b', r'\2', names)
     for name in re.split('[,+]', names):
       file = f'{self._folder}/{name}.gin'
       if name not in known and not os.path.exists(file):

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from synth_mtf.cli import arguments, data, loading
+from synth_mtf.cli import arguments, data, loading, needed
 from synth_mtf.errors import UserError
 from synth_mtf.run import process
 from synth_mtf.storage import atomic, filesystem
@@ -80,6 +80,7 @@ def check_text(args: argparse.Namespace) -> None:
     )
   if args.task:
     data.check_names([args.task], args.module_import)
+    needed.check_splits(args.task, args.split)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from synth_mtf.cli import arguments, data, loading
+from synth_mtf.cli import arguments, data, loading, needed
 from synth_mtf.errors import UserError
 from synth_mtf.results import printing
 from synth_mtf.run import output, process
@@ -67,6 +67,14 @@ def run(args: argparse.Namespace) -> None:
     filesystem.check_no_pattern(out)
   loading.for_paths(out)
   atomic.check_writable(out, '--out')
+  if not needed.may_have_files(args.names):
+    raise UserError(
+      f'{", ".join(args.names)}: no files of any split in '
+      f'{os.environ["SYNTH_MTF_DATA_DIR"]} (docs/data.md shows the layout)'
+    )
+  needed.check_vocabulary(
+    args.names, os.environ.get('SYNTH_MTF_VOCABULARY', '')
+  )
   process.load(args.module_import)
   from synth_mtf.host import explanations
 

@@ -110,9 +110,11 @@ def check_names(names: Iterable[str], modules: Sequence[str] = ()) -> None:
     return
   for name in names:
     if name not in known:
-      raise UserError(
-        f'unknown task or mixture {name!r}{nearest_task(name, known)}'
+      hint = nearest_task(name, known) or (
+        '; `synth-mtf tasks` lists them, and a task of your own needs '
+        '--task_file=YAML'
       )
+      raise UserError(f'unknown task or mixture {name!r}{hint}')
 
 
 def print_rows(names: Iterable[str], data_dir: str) -> list[Any]:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from synth_mtf import cli, paths
-from synth_mtf.cli import arguments, data, early
+from synth_mtf.cli import arguments, data, early, needed
 from synth_mtf.demo.stages import Configuration
 from synth_mtf.errors import UserError
 from synth_mtf.run import main, output, process, stopping
@@ -102,6 +102,11 @@ def run(args: argparse.Namespace) -> int:
   early.check_gin(given.get('gin_file', []), given.get('gin_param', []))
   if 'mixture' in given:
     data.check_names([given['mixture']])
+  folder = os.environ.get('SYNTH_MTF_DATA_DIR')
+  if folder:
+    early.check_corpus(None, folder)
+    mixture = given.get('mixture', Configuration.mixture)
+    needed.check_splits(mixture, 'train', 'validation')
   process.require_hash_seed()
   console = output.Console(sys.stdout)
   configuration = _configuration(args)

@@ -10,10 +10,10 @@ import os
 import pathlib
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from synth_mtf import paths
-from synth_mtf.cli import arguments
+from synth_mtf.cli import arguments, needed
 from synth_mtf.commands import variants
 from synth_mtf.errors import UserError
 from synth_mtf.storage import filesystem
@@ -23,12 +23,15 @@ if TYPE_CHECKING:
 
 # Flags with which gin knows other names, or ignores unknown ones.
 _OTHER_NAMES = '-+(module_import|skip_all_gin|additional_deprecated_gin)'
-# What says that text to pretrain on is not in the data folder.
-_OTHER_TEXT = (
-  # With devices, other hosts wait for this one to report what it lacks.
-  '-+(text|cache_dir|task_data_dirs|additional_task_cache_dirs|device|tpu)|'
-  '.*(MIXTURE_NAME|tasks.settings|use_cached|run.mode|eval.gin|infer.gin)'
-)
+# Functions of T5's that read examples, by the mode of a run.
+_READERS = {
+  'train': 'mesh_train_dataset_fn',
+  'eval': 'mesh_eval_dataset_fn',
+  'perplexity_eval': 'mesh_eval_dataset_fn',
+  'score_eval': 'mesh_eval_dataset_fn',
+  'score_from_dataset': 'mesh_eval_dataset_fn',
+}
+_TEXT_TASK = 'synth_text_span_corruption'
 _DEFAULTS = 'transformer/gin/defaults.gin'  # which T5's main reads first
 
 
@@ -88,6 +91,28 @@ def check_task_files(
         defined.check_headers()
 
 
+def check_split(setting: str, task: str | None, split: str) -> None:
+  """Refuses a split for which a task file has no files.
+
+  Args:
+    setting: as in --task_file.
+    task: of the run; the files may define others.
+    split: which is read.
+  """
+  from synth_mtf.rows import task_files
+
+  for path in task_files.paths_in(setting):
+    if filesystem.is_bucket(path):
+      continue
+    defined = task_files.read(path, None)
+    if defined.name == task and split not in defined.files:
+      raise UserError(
+        f'{path}: {task} has no {split} file, only {", ".join(defined.files)}: '
+        f'add one, as in `files: {{train: train.csv, {split}: dev.csv}}`, or '
+        'give another --split'
+      )
+
+
 def check_flags_of_t5(words: Sequence[str]) -> None:
   """Checks the files that flags of T5's main name, and the names in gin.
 
@@ -97,33 +122,62 @@ def check_flags_of_t5(words: Sequence[str]) -> None:
   parser.add_argument('--data_dir', type=arguments.data_folder)
   parser.add_argument('--vocabulary', type=arguments.vocabulary_file)
   parser.add_argument('--task_file', type=arguments.task_files)
+  for name in ('text', 'cache_dir', 'task_data_dirs', 'device', 'tpu'):
+    parser.add_argument(f'--{name}')
+  parser.add_argument('--additional_task_cache_dirs')
   flags, rest = parser.parse_known_args(words)
-  check_gin_of(rest)
-  is_elsewhere = any(re.match(_OTHER_TEXT, word) for word in words)
-  if _reads_corpus(words) and not is_elsewhere:
-    check_corpus(None, flags.data_dir)
+  statements = check_gin_of(rest)
   setting = flags.task_file or os.environ.get('SYNTH_MTF_TASK_FILE')
   if setting:
     check_task_files(
       setting,
       has_modules=any('module_import' in word for word in rest),
-      is_cached=any('cache_dir' in x.lower() for x in (*rest, *os.environ)),
+      is_cached=any('cache_dir' in x.lower() for x in (*words, *os.environ)),
+    )
+  # With devices, other hosts wait for this one to report what it lacks.
+  if statements and not flags.device and not flags.tpu:
+    _check_needed(statements, flags)
+
+
+def _check_needed(statements: 'Statements', flags: argparse.Namespace) -> None:
+  """Refuses a run whose data or vocabulary is missing."""
+
+  def setting(name: str) -> Any:
+    return (
+      getattr(flags, name)
+      or statements.value(f'settings.{name}')
+      or os.environ.get(f'SYNTH_MTF_{name.upper()}', '')
     )
 
+  reader = _READERS.get(statements.value('run.mode') or 'train', '')
+  elsewhere = (
+    setting('cache_dir'),
+    setting('task_data_dirs'),
+    flags.additional_task_cache_dirs,
+    statements.value(f'{reader}.use_cached'),
+  )
+  name = statements.value(f'{reader}.mixture_or_task_name')
+  if isinstance(name, str) and not any(elsewhere):
+    if name == _TEXT_TASK:
+      check_corpus(setting('text'), setting('data_dir'))
+    else:
+      split = statements.value('run.dataset_split') or 'train'
+      needed.check_files(name, split, setting('data_dir'))
+  name = statements.value('get_vocabulary.mixture_or_task_name')
+  if isinstance(name, str):
+    needed.check_vocabulary([name], setting('vocabulary'))
 
-def _reads_corpus(words: Sequence[str]) -> bool:
-  return any(word.endswith('runs/pretrain_text.gin') for word in words)
 
-
-def check_gin_of(words: Sequence[str]) -> None:
+def check_gin_of(words: Sequence[str]) -> 'Statements | None':
   """Checks the statements that flags of T5's main describe.
 
-  Where gin is missing, the command says so when it loads all that it needs.
+  Returns them, or None if there may be others. Where gin is missing, the
+  command says so when it loads all that it needs.
   """
   try:
     from synth_mtf.host import explanations, gin_files
   except ImportError:
-    return
+    return None
   parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
   for name in ('gin_file', 'gin_param', 'gin_location_prefix'):
     parser.add_argument(f'--{name}', action='append', default=[])
@@ -133,11 +187,13 @@ def check_gin_of(words: Sequence[str]) -> None:
   ]
   check_gin_files(flags.gin_file, prefixes)
   if any(re.match(_OTHER_NAMES, word) for word in rest):
-    return
-  read = _statements(flags.gin_file, flags.gin_param, prefixes).macros_read
+    return None
+  statements = _statements(flags.gin_file, flags.gin_param, prefixes)
+  read = statements.macros_read
   for name in gin_files.bindings('\n'.join(flags.gin_param)):
     if name not in read and not re.search('[./]', name):
       raise UserError(explanations.unread_macro(name, read))
+  return statements
 
 
 def check_gin_files(files: Sequence[str], prefixes: Sequence[str] = ()) -> None:

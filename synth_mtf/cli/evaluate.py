@@ -2,7 +2,7 @@
 
 import argparse
 
-from synth_mtf.cli import arguments, data, stages
+from synth_mtf.cli import arguments, data, early, stages
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +39,12 @@ def run(args: argparse.Namespace) -> int:
   stages.look(args.folder)
   given = stages.given(args)
   trained, step = run_folder.get(args.folder)
-  if args.task and not trained.settings.get('task_file'):
+  task_file = given.settings.get('task_file') or trained.settings.get(
+    'task_file'
+  )
+  if task_file:
+    early.check_split(task_file, args.task or trained.task, args.split)
+  elif args.task:
     data.check_names([args.task], args.module_import)
   return stages.run(
     commands.evaluate(

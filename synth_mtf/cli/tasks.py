@@ -139,13 +139,15 @@ def print_tasks(name: str | None, gin_params: Sequence[str] = ()) -> int:
 
   from synth_mtf import tasks
   from synth_mtf.host import gin_files
+  from synth_mtf.tasks import task_file
 
   gin_files.parse([], gin_params)
   data_dir = tasks.settings().data_dir
   provider = tasks.get(name) if name else None
-  if data_dir is None:
+  is_own = isinstance(provider, seqio.Task) and name in task_file.register()
+  if data_dir is None and not is_own:
     print('No data folder is set (--data_dir): rows are as released.\n')
-  else:
+  if data_dir is not None:
     with filesystem.named_by(tasks.data_settings.name_of('data_dir')):
       if not filesystem.is_folder(data_dir):
         raise filesystem.Unreadable(f'{data_dir} does not exist')

@@ -9,9 +9,9 @@ import argparse
 from collections.abc import Iterator, Sequence
 
 from synth_mtf import cli
-from synth_mtf.cli import arguments, early
+from synth_mtf.cli import arguments, early, other_words
 from synth_mtf.commands import command, variants
-from synth_mtf.errors import UserError, nearest
+from synth_mtf.errors import UserError, nearest, question
 from synth_mtf.run import flags_of_model_api, main, output, process
 from synth_mtf.storage import remembered
 
@@ -35,6 +35,7 @@ _OF_OTHER_COMMANDS = {
   'variant': ['--gin_file=variants/{}.gin'],
   'task': ["--gin_param=MIXTURE_NAME = '{}'"],
   'steps': ['--gin_param=utils.run.train_steps = {}'],
+  'batch_size': ['--gin_param=utils.run.batch_size = {}'],
   'learning_rate': ['--gin_param=learning_rate = {}'],
   'from': ["--gin_param=utils.run.init_checkpoint = '{}/model.ckpt-STEP'"],
   'seed': [
@@ -125,23 +126,32 @@ def _given(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     if not equals and name not in booleans and is_next:
       value = rest.pop(0)
     if name and name not in (*known, *_FLAGS_OF_ABSL, *_FLAGS_OF_HUB):
-      hint = _meant(name, value) or nearest(name, known)
+      hint = _hint(name, value, known)
       if hint and not has_modules:
         raise UserError(f'there is no flag --{name}{hint}')
     yield name, 'true' if name in booleans and not equals else value
 
 
-def _meant(name: str, value: str) -> str:
+def _hint(name: str, value: str, known: Sequence[str]) -> str:
   """Says what T5's main has for a flag of another command, or of T5X."""
   if name.startswith('gin.'):
-    words = [f'--gin_param={name[4:]} = {value}']
-  elif name in _OF_OTHER_COMMANDS:
-    if name == 'variant':
-      value = variants.paper_file(value) or value
-    words = [word.format(value) for word in _OF_OTHER_COMMANDS[name]]
-  else:
-    return ''
-  return f': give {" ".join(map(command.quoted, words))}'
+    word = command.quoted(f'--gin_param={name[4:]} = {value}')
+    return f': give {word}'
+  flags = {f'--{x}' for x in (*_OF_OTHER_COMMANDS, *known)}
+  names = [x.lstrip('-') for x in other_words.arguments(name, flags)]
+  names = [name] if name in _OF_OTHER_COMMANDS else names
+  meant = [_words_for(x, value) for x in names if x in _OF_OTHER_COMMANDS]
+  if meant:
+    return f': give {", or ".join(meant)}'
+  return question(f'--{x}' for x in names) or nearest(name, known)
+
+
+def _words_for(name: str, value: str) -> str:
+  """Returns the words that have the effect of a flag of another command."""
+  if name == 'variant':
+    value = variants.paper_file(value) or value
+  words = [word.format(value) for word in _OF_OTHER_COMMANDS[name]]
+  return ' '.join(map(command.quoted, words))
 
 
 def _without_flag(word: str) -> str:

@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from synth_mtf.cli import arguments, data
+from synth_mtf.cli import arguments, data, needed
 from synth_mtf.errors import UserError
 from synth_mtf.run import process
 from synth_mtf.storage import atomic, filesystem
@@ -69,16 +69,14 @@ def run(args: argparse.Namespace) -> None:
     raise UserError('give the text: --text, --data_dir or --task_file')
   atomic.check_writable(str(out.parent), '--out')
   data.check_task_files(args)
+  if not needed.may_have_files():
+    raise _no_text(args)
   process.load()
   from synth_mtf.tasks import vocabulary
 
   sources = list(_sources())
   if not sources:
-    given = args.text_path or args.data_dir or args.task_file
-    raise UserError(
-      f'{given} has no text: neither corpus/**/*.txt nor the training file of '
-      'a task (docs/data.md shows the layout)'
-    )
+    raise _no_text(args)
   out.parent.mkdir(parents=True, exist_ok=True)
   names = [source.task_name for source in sources]
   print('training on the text of', ', '.join(names))
@@ -87,6 +85,14 @@ def run(args: argparse.Namespace) -> None:
   print(f'{args.out}: {pieces} pieces; use it with --vocabulary={args.out}')
   for note in notes:
     print(note)
+
+
+def _no_text(args: argparse.Namespace) -> UserError:
+  return UserError(
+    f'{args.text_path or args.data_dir or args.task_file} has no text: neither '
+    'corpus/**/*.txt nor the training file of a task (docs/data.md shows the '
+    'layout)'
+  )
 
 
 def _sources() -> Iterator[Any]:

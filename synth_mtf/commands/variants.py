@@ -53,6 +53,7 @@ def file_of(name: str) -> str:
   Raises:
     UserError: there is no such variant.
   """
+  name = name.removeprefix('variants/').removesuffix('.gin')
   file = paper_file(name) or name.strip().lower().replace('-', '_')
   if file in paths.gin_names('variants'):
     return file

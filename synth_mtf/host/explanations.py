@@ -340,14 +340,17 @@ _MESSAGES: dict[str, str | Callable[..., str]] = {
   # TensorFlow reports exceptions of the input pipeline as text.
   r'(?:UserError|ConfigurationError): ((?s:.*?))\nTraceback': '{0}',
   r'([^\n]*)\s+when reading (?:metadata of )?(gs://t5-data/vocabs/\S+)': (
-    "T5's own vocabulary {1} cannot be read: {0}. Give the one that the model "
-    'was trained with, --vocabulary=FILE.model or --vocabulary=bytes, and a '
-    'gin file with its task: a run file, or <run>/operative_config.gin. '
-    f'{filesystem.T5_ADVICE}'
+    filesystem.NO_T5_VOCABULARY
   ),
   r'(HTTP response code 40\d[^\n]*)\s+when ([^\n]*gs://\S+)': (
     'a bucket refused a request, when {1}: {0}. Check its name and your '
     'permission (`gcloud auth application-default login`).'
+  ),
+  r'The version of the dataset you are trying to use \((\S+)\) is too old': (
+    '{0} is not on this machine, and this release of TensorFlow Datasets does '
+    'not prepare it any more. Give --data_dir=FOLDER with the official files '
+    '(docs/data.md shows the layout) and a task that begins with synth_, or '
+    '--t5_tfds_data_dir=FOLDER with prepared data.'
   ),
   r'Could not find directory (\S+)': (
     'there is no folder {0}, in which TensorFlow Datasets looks for prepared '

@@ -98,6 +98,26 @@ class Statements:
       if name.startswith('%')
     }
 
+  def value(self, name: str) -> Any:
+    """Returns the value of a binding, or of the macro that it is.
+
+    Args:
+      name: the end of its name, such as 'run.mode'. A binding with a scope is
+        another one.
+
+    Returns:
+      None without such a binding; a reference as `Written`.
+    """
+    values = [
+      binding.value
+      for binding in self._bindings
+      if f'.{gin_files.name_of(binding)}'.endswith(f'.{name}')
+    ]
+    value = values[-1] if values else None
+    if isinstance(value, gin_files.Written) and value.startswith('%'):
+      return self.value(value[1:])
+    return value
+
   def check_names(self) -> None:
     """Refuses functions and parameters that gin does not know.
 

@@ -22,7 +22,7 @@ from synth_mtf.host import losses, patches
 from synth_mtf.pjrt import lowering
 from synth_mtf.pjrt.agreement import Agreement
 from synth_mtf.pjrt.hosts import Hosts
-from synth_mtf.pjrt.placement import Array, Devices, Variables
+from synth_mtf.pjrt.placement import Array, Devices, Variables, for_tensorflow
 from synth_mtf.pjrt.program import Executable, Lowered, lower
 
 _KEPT = 4  # compiled programs, such as one for each length of the inputs
@@ -39,8 +39,6 @@ def used(devices: Devices) -> Iterator[None]:
     if not devices.hosts.is_alone:
       _share_order_of_data(devices.hosts)
     config = made._session_config  # noqa: SLF001
-    # The default places all operations, but the devices alone run the program.
-    config.graph_options.place_pruned_graph = True
     config.device_count['GPU'] = 0  # its memory is JAX's
     patches.before_training(made, programs.end_at)
     return made
@@ -217,7 +215,7 @@ class Runner:
       ready = waiting.pop() if waiting and not is_last else started
       if delayed:
         waiting.append(started)
-      computed = [np.array(x) for x in ready]
+      computed = [for_tensorflow(np.array(x)) for x in ready]
       if self._agreement:
         self._agreement.require(computed.pop())
       return computed
@@ -252,7 +250,6 @@ class Runner:
     # The session counts steps; the program only reads their number.
     self._variables.arrays[_STEP] = inputs.pop(_STEP)
     results = executable(inputs, self._variables.arrays)
-    self._variables.changed = True
     return [on_each_device[0] for on_each_device in results]
 
 

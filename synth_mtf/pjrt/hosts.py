@@ -29,6 +29,7 @@ from synth_mtf.storage import filesystem
 
 _PATIENCE = 60  # seconds without a sign of life; compilation can take some
 _GRACE = 5  # seconds to find out which process is the cause of an error
+_WRITING = 600  # seconds to finish a checkpoint when another process is lost
 _COMPILATION = 3_600_000  # the longest difference between hosts, in ms
 _KEYS = 'synth_mtf'  # prefix of our keys in the coordination service
 _BEAT, _FAILED = f'{_KEYS}/beat/', f'{_KEYS}/failed/'
@@ -97,12 +98,14 @@ class Hosts:
     number: this process, from 0.
     stop: the wish to end the run, as after SIGTERM.
     save: the wish to save a checkpoint, as after a minute.
+    unfinished: held while a thread of this process writes a checkpoint.
   """
 
   def __init__(self, group: Group = _ALONE) -> None:
     self.count, self.number = group
     self.stop = Wish(self.is_alone)
     self.save = Wish(self.is_alone)
+    self.unfinished = threading.Lock()
 
   @property
   def is_alone(self) -> bool:
@@ -400,6 +403,7 @@ class _Watch(threading.Thread):
     print(f'synth-mtf: error: {message}', file=self._console, flush=True)
     if self._hosts.is_first:
       time.sleep(_GRACE)  # the others still read from the service
+    self._hosts.unfinished.acquire(timeout=_WRITING)
     sys.stdout.flush()
     os._exit(status)
 

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 import numpy.typing as npt
+import tensorflow.compat.v1 as tf
 from jax._src.interpreters.pxla import global_aval_to_result_handler
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -19,6 +20,21 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from synth_mtf.pjrt.hosts import Hosts
 
 Array = npt.NDArray[Any]
+# TensorFlow 2.12 has a type of its own with this name, which JAX does not know.
+_BFLOAT16 = np.dtype(jax.numpy.bfloat16)
+_BFLOAT16_OF_TENSORFLOW = np.dtype(tf.bfloat16.as_numpy_dtype)
+
+
+def for_jax(value: Array) -> Array:
+  """Returns an array of TensorFlow's with a type that JAX knows."""
+  is_bfloat16 = value.dtype == _BFLOAT16_OF_TENSORFLOW
+  return value.view(_BFLOAT16) if is_bfloat16 else value
+
+
+def for_tensorflow(value: Array) -> Array:
+  """Returns an array of JAX's with a type that TensorFlow knows."""
+  is_bfloat16 = value.dtype == _BFLOAT16
+  return value.view(_BFLOAT16_OF_TENSORFLOW) if is_bfloat16 else value
 
 
 class Devices:
@@ -163,7 +179,6 @@ class Variables:
 
   Attributes:
     arrays: the slices, by the variable's name.
-    changed: whether a program has run since `fetch`; who runs one sets it.
   """
 
   def __init__(self, devices: Devices | None) -> None:
@@ -173,7 +188,6 @@ class Variables:
     self._given: dict[str, Array] = {}  # not yet on the devices
     self._fetched: dict[str, dict[int, Array]] = {}
     self.arrays: dict[str, jax.Array] = {}
-    self.changed = False
 
   def add(
     self,
@@ -189,7 +203,7 @@ class Variables:
 
   def put(self, name: str, value: Array) -> None:
     """Takes a variable's value for the devices."""
-    self._given[name] = np.array(value)
+    self._given[name] = for_jax(np.array(value))
 
   def send(self) -> None:
     """Sends the values that were put; on several hosts, those of the first."""
@@ -203,16 +217,15 @@ class Variables:
   def fetch(self) -> None:
     """Brings slices to the first host that only other hosts have.
 
-    All hosts must call it after the same step, before `get`.
+    All hosts must call it after the same step, before each `get`, which frees
+    what it has read.
     """
-    if not self.changed:
-      return
-    self._fetched.clear()
-    self.changed = False
     of_first = {
       i for i, d in enumerate(self._devices.devices) if d.process_index == 0
     }
     for name, slicing in sorted(self._slicings.items()):
+      if name in self._given:
+        continue
       cores = list(slicing.distinct.values())
       begins = {slicing.begins[core] for core in of_first}
       if len(begins) < len(cores):
@@ -225,6 +238,8 @@ class Variables:
     On hosts other than the first, it may lack slices, which are then 0.
     """
     if name in self._given:
-      return self._given[name]
-    slices = self._fetched.get(name) or self._devices.parts(self.arrays[name])
-    return self._slicings[name].join(slices)
+      return for_tensorflow(self._given[name])
+    slices = self._fetched.pop(name, None)
+    if slices is None:
+      slices = self._devices.parts(self.arrays[name])
+    return for_tensorflow(self._slicings[name].join(slices))

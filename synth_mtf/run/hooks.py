@@ -2,6 +2,7 @@
 
 import array
 import collections
+import functools
 import math
 import os
 import statistics
@@ -17,6 +18,7 @@ from synth_mtf.host import events, losses
 from synth_mtf.pjrt.hosts import Hosts
 from synth_mtf.run.outcome import Outcome
 from synth_mtf.run.output import Console, duration
+from synth_mtf.run.writing import Writing
 
 _LAST_STEPS = 100  # the final loss is their mean
 _MAX_SAVING_SHARE = 0.05  # of the time, for checkpoints saved by time
@@ -66,6 +68,7 @@ class TrainingHook(tf.estimator.SessionRunHook):
     console: Console,
     stop_signal: Callable[[], int | None],
     hosts: Hosts,
+    writing: Writing,
     outcome: Outcome,
   ) -> None:
     self._model_dir = model_dir
@@ -73,6 +76,7 @@ class TrainingHook(tf.estimator.SessionRunHook):
     self._console = console
     self._stop_signal = stop_signal
     self._hosts = hosts
+    self._writing = writing
     self._outcome = outcome
     self.has_stopped = False
     self._since_line: list[Loss] = []
@@ -115,6 +119,7 @@ class TrainingHook(tf.estimator.SessionRunHook):
     self.step += 1
     loss = self._loss(run_values.results)
     if not math.isfinite(loss.host):
+      self._writing.wait()
       raise not_finite(
         f'the loss has been {loss.host} since step {self.step}',
         self._model_dir,
@@ -296,10 +301,12 @@ class Saver(tf.train.CheckpointSaverHook):
 
   Attributes:
     hosts: the processes of the run.
+    writing: writes, or starts to.
     seconds: minimum time between checkpoints that are not due by steps.
   """
 
   hosts: Hosts
+  writing: Writing
   seconds = 60.0
 
   def __init__(self, checkpoint_dir: str, **more: Any) -> None:
@@ -311,10 +318,11 @@ class Saver(tf.train.CheckpointSaverHook):
   def begin(self) -> None:
     super().begin()
     self._finite = {
-      variable.op.name: tf.reduce_all(tf.is_finite(variable))
+      variable.op.name: tf.reduce_all(tf.is_finite(variable)).name
       for variable in tf.global_variables()
       if variable.dtype.base_dtype.is_floating
     }
+    self.writing.add_to_graph()
 
   def after_create_session(self, session: tf.Session, _coord: Any) -> None:
     """Saves the step at which this process starts, unless it was restored.
@@ -330,8 +338,10 @@ class Saver(tf.train.CheckpointSaverHook):
     self._timer.update_last_triggered_step(step)
 
   def after_run(self, run_context: Any, run_values: Any) -> None:
+    self.writing.check()
     super().after_run(run_context, run_values)  # saves what is due by steps
-    if self.hosts.is_first and time.monotonic() >= self._due:
+    is_due = time.monotonic() >= self._due and not self.writing.is_busy
+    if self.hosts.is_first and is_due:
       self.hosts.save.ask()
       self._due = math.inf  # until it is saved
     if self.hosts.save.take():
@@ -343,11 +353,27 @@ class Saver(tf.train.CheckpointSaverHook):
         self._temporary = f'{self._save_path}-{step}'
 
   def _save(self, session: tf.Session, step: int) -> bool:
+    """Brings the variables to the session, and starts to write them."""
     start = time.monotonic()
+    self.writing.wait()
     for listener in self._listeners:
       listener.before_save(session, step)  # reads the values on the devices
-    if not self.hosts.is_first:
-      return False
+    if self.hosts.is_first:
+      outdated, self._temporary = self._temporary, ''
+      self.writing.start(
+        session,
+        [self._get_saver().saver_def.save_tensor_name, *self._finite.values()],
+        functools.partial(self._write, step=step, outdated=outdated),
+      )
+    elapsed = time.monotonic() - start
+    self._due = start + max(self.seconds, elapsed / _MAX_SAVING_SHARE)
+    return False  # whether to stop
+
+  def _write(self, session: tf.Session, step: int, outdated: str) -> None:
+    """Writes a checkpoint, and then removes an outdated one if there is one.
+
+    It is not the run's own session where steps go on.
+    """
     finite = session.run(self._finite)
     spoiled = sorted(name for name in finite if not finite[name])
     if spoiled:
@@ -357,14 +383,12 @@ class Saver(tf.train.CheckpointSaverHook):
         self._checkpoint_dir,
         step,
       )
-    outdated = self._temporary
-    self._temporary = ''
+    saver = self._get_saver()
     if outdated:  # the list written with the new checkpoint must not include it
-      kept = [path for path in self._saver.last_checkpoints if path != outdated]
-      self._saver.recover_last_checkpoints(kept)
-    should_stop = super()._save(session, step)
-    elapsed = time.monotonic() - start
-    self._due = start + max(self.seconds, elapsed / _MAX_SAVING_SHARE)
+      kept = [path for path in saver.last_checkpoints if path != outdated]
+      saver.recover_last_checkpoints(kept)
+    saver.save(
+      session, self._save_path, global_step=step, write_meta_graph=False
+    )
     if outdated and outdated != f'{self._save_path}-{step}':
       tf.train.remove_checkpoint(outdated)
-    return should_stop

@@ -63,7 +63,12 @@ def train_with_progress(
     patches.keep_graph_from_events(model_dir)
     stop_signal = stack.enter_context(stopping.on_signals(console.line))
     # Must be a class: the estimator looks for its instances.
-    settings = {'hosts': run.way.hosts, 'seconds': save_seconds}
+    writing = stack.enter_context(run.way.writing())
+    settings = {
+      'hosts': run.way.hosts,
+      'writing': writing,
+      'seconds': save_seconds,
+    }
     saver = type('Saver', (Saver,), settings)
     stack.enter_context(patches.savers_are(saver))
     used: list[TrainingHook] = []
@@ -81,6 +86,7 @@ def train_with_progress(
           console,
           stop_signal,
           run.way.hosts,
+          writing,
           run.outcome,
         )
       )

@@ -28,6 +28,7 @@ from synth_mtf.host import (
 from synth_mtf.host.run_config import RunConfig
 from synth_mtf.pjrt import devices, hosts
 from synth_mtf.pjrt.placement import Devices
+from synth_mtf.run.writing import Writing, WritingBehind
 
 Kind = Literal['cpu', 'gpu', 'tpu']
 _GIN_NAME = 'synth_mtf.run_on_devices.kind'
@@ -94,6 +95,10 @@ class Way(abc.ABC):
   @abc.abstractmethod
   def memory_is_here(self) -> bool:
     """Whether the model's tensors are in the memory of this machine."""
+
+  def writing(self) -> Writing:
+    """Returns what writes the checkpoints of a training."""
+    return Writing()
 
   @contextlib.contextmanager
   def repeatable(self, step: Callable[[], Any]) -> Iterator[None]:
@@ -225,6 +230,9 @@ class OnDevices(Way):
   @property
   def memory_is_here(self) -> bool:
     return True
+
+  def writing(self) -> Writing:
+    return WritingBehind(self.hosts)
 
   @contextlib.contextmanager
   def repeatable(self, step: Callable[[], Any]) -> Iterator[None]:

@@ -41,13 +41,21 @@ _PATTERNS = '*?[\\'
 _CHECKPOINT_FILE = re.compile(r'model\.ckpt-\d+\.(index|meta|data-[\d\w-]+)')
 
 
-_T5_BUCKET = 'gs://t5-data/'
+T5_BUCKET = 'gs://t5-data/'
 # It answers 403 to everybody.
 T5_ADVICE = (
   "T5's own bucket has been closed since February 2026. A folder of a T5 of "
   'Hugging Face has both of what was there: its spiece.model is the vocabulary '
   'cc_all.32000 (--vocabulary=FOLDER/spiece.model), and `synth-mtf checkpoint '
   'import --from=hf` makes a checkpoint of its weights (docs/migration.md).'
+)
+# What T5 reads by default.
+T5_VOCABULARY = f'{T5_BUCKET}vocabs/cc_all.32000/sentencepiece.model'
+# With the cause and the path.
+NO_T5_VOCABULARY = (
+  "T5's own vocabulary {1} cannot be read: {0}. Give the one that the model "
+  'was trained with, --vocabulary=FILE.model or --vocabulary=bytes, and a gin '
+  f'file with its task: a run file, or <run>/operative_config.gin. {T5_ADVICE}'
 )
 
 
@@ -99,7 +107,7 @@ def explained(path: str) -> Iterator[None]:
 
 def _message(path: str, cause: str) -> str:
   advice = 'Check that it exists and is whole, and that you may read it.'
-  if path.startswith(_T5_BUCKET):
+  if path.startswith(T5_BUCKET):
     advice = T5_ADVICE
   elif is_bucket(path):
     advice = (
@@ -231,6 +239,25 @@ def similar(path: str) -> list[str]:
   folded = {name.casefold(): name for name in there if not is_hidden(name)}
   near = difflib.get_close_matches(part.casefold(), folded)
   return [os.path.join(folder, folded[name]) for name in near]
+
+
+def instead(folder: str, patterns: Iterable[str]) -> str:
+  """Says what there is in place of files that are missing; '' if nothing.
+
+  Args:
+    folder: where they should be.
+    patterns: of the files, relative to the folder.
+  """
+  found: list[str] = []
+  for pattern in patterns:
+    found += similar(join(folder, pattern))
+  # Of a folder and what is in it, the latter says more.
+  shown = [
+    path
+    for path in dict.fromkeys(found)
+    if not any(other.startswith(f'{path}/') for other in found)
+  ]
+  return f'; there is {", ".join(shown)}' if shown else ''
 
 
 def _first_missing(path: str) -> tuple[str, str]:

@@ -150,7 +150,7 @@ class FilesDataSource(seqio.DataSource):
       raise MissingFiles(
         f'task {self.task_name}, split {split!r}: no file '
         f'{" or ".join(patterns)} in {self._data_dir!r}'
-        f'{_instead(self._data_dir, patterns)}. Put it there, or set '
+        f'{filesystem.instead(self._data_dir, patterns)}. Put it there, or set '
         f'{data_settings.name_of("data_dir")} to the folder that has it.'
       )
     return files
@@ -297,20 +297,6 @@ class FilesDataSource(seqio.DataSource):
     files = self.files(split)
     indexed = all(reader.indexed for reader in files.values())
     return not indexed and self.total_bytes(files) > _LARGE_BYTES
-
-
-def _instead(data_dir: str, patterns: Sequence[str]) -> str:
-  """Says what is there whose name resembles that of a missing file."""
-  similar: list[str] = []
-  for pattern in patterns:
-    similar += filesystem.similar(filesystem.join(data_dir, pattern))
-  # Of a folder and what is in it, the latter says more.
-  shown = [
-    path
-    for path in dict.fromkeys(similar)
-    if not any(other.startswith(f'{path}/') for other in similar)
-  ]
-  return f'; there is {", ".join(shown)}' if shown else ''
 
 
 def _parts_by_size(path: str, reader: formats.Reader) -> list[index.Part]:

@@ -8,7 +8,6 @@ import argparse
 import os
 import re
 import shlex
-import shutil
 
 import pytest
 from absl import flags
@@ -17,14 +16,13 @@ from synth_mtf import cli
 from synth_mtf.errors import UserError
 from synth_mtf.run import config, main
 from synth_mtf.tasks import vocabulary
-from tests.cli import command, made_up_gcs, t5_main
+from tests import made_up_gcs
+from tests.cli import command, t5_main
 from tests.results import made_runs
 
 pytestmark = [
   pytest.mark.slow,  # some commands build models first
-  pytest.mark.skipif(
-    not shutil.which('openssl'), reason='openssl makes the certificate'
-  ),
+  made_up_gcs.needs_openssl,
 ]
 
 BUCKET = 'gs://{status}-bucket/a'
@@ -198,7 +196,8 @@ def test_every_flag_of_t5s_main_is_known():
 
 @pytest.fixture(scope='module')
 def refusing(tmp_path_factory):
-  with made_up_gcs.running(tmp_path_factory.mktemp('gcs')) as environment:
+  folder = tmp_path_factory.mktemp('gcs')
+  with made_up_gcs.running(folder, made_up_gcs.refused_by_name) as environment:
     yield environment
 
 

@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import signal
+import subprocess
 import sys
 from unittest import mock
 
@@ -37,6 +38,27 @@ def test_version_and_list_of_commands(capsys):
   commands = re.findall(r'^    (\w+)(?: |$)', text, re.MULTILINE)
   assert commands == list(cli.COMMANDS)
   assert run() == (2, '', text)
+
+
+def test_no_garbage_is_looked_for_at_the_end():
+  program = """
+class Garbage:
+  def __init__(self):
+    self.itself = self
+  def __del__(self):
+    print('collected')
+
+from synth_mtf import cli
+cli.main([])
+Garbage()
+"""
+  done = subprocess.run(
+    [sys.executable, '-c', program],
+    stdout=subprocess.PIPE,
+    text=True,
+    check=True,
+  )
+  assert not done.stdout
 
 
 @pytest.mark.parametrize('name', sorted({*cli.COMMANDS} - {'transformer'}))

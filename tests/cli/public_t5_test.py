@@ -7,7 +7,6 @@ real one.
 import json
 import os
 import shlex
-import shutil
 
 import numpy as np
 import pytest
@@ -15,13 +14,13 @@ import pytest
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.host import gin_files, model as models
 from synth_mtf.huggingface import layout
-from tests import made_up_bucket, official_files, sentencepieces
+from tests import made_up_gcs, official_files, sentencepieces
 from tests.checkout import CHECKOUT, run
 from tests.cli.command import PROGRAM
 from tests.readme_test import BLOCK
 
 safetensors = pytest.importorskip('safetensors.numpy')
-pytestmark = [pytest.mark.slow, made_up_bucket.needs_openssl]  # trains
+pytestmark = [pytest.mark.slow, made_up_gcs.needs_openssl]  # trains
 
 ROWS = 256  # of the embedding: the pieces, T5's 100 sentinels, and some more
 SIZE = {'d_ff': 20, 'd_kv': 8, 'd_model': 24, 'num_heads': 3, 'num_layers': 1}
@@ -69,14 +68,23 @@ def program(path, body):
   path.chmod(0o755)
 
 
-def test_the_way_around_the_closed_bucket(tmp_path):
+@pytest.fixture
+def closed_bucket(tmp_path):
+  """The variables of processes for which T5's bucket is closed."""
+  with made_up_gcs.running(
+    tmp_path, lambda _: made_up_gcs.refused(403)
+  ) as them:
+    yield them
+
+
+def test_the_way_around_the_closed_bucket(tmp_path, closed_bucket):
   weights = write_t5(tmp_path / 't5-base')
   official_files.write_samples(tmp_path / 'my_data')
   bin_ = tmp_path / 'bin'
   program(bin_ / 'git', f'[ "$1" = clone ] && cp -r {tmp_path}/t5-base "$3"')
   environment = {
     **os.environ,
-    **made_up_bucket.Bucket(tmp_path, 403).variables,
+    **closed_bucket,
     'PATH': f'{bin_}:{os.path.dirname(PROGRAM)}:{os.environ["PATH"]}',
     'PYTHONPATH': str(CHECKOUT),
   }
@@ -104,7 +112,7 @@ def test_the_way_around_the_closed_bucket(tmp_path):
   assert closed.returncode == 2, closed.stderr
   assert "T5's own vocabulary gs://t5-data/vocabs/cc_all" in closed.stderr
   assert '403' in closed.stderr and 'FOLDER/spiece.model' in closed.stderr
-  shutil.rmtree(tmp_path / 'my_runs')
+  assert not (tmp_path / 'my_runs').exists()  # TensorFlow did not ask
 
   do(finetune)
   trained = Checkpoint(str(tmp_path / 'my_runs/rv_en_mix/model.ckpt-2'))

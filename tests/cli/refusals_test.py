@@ -57,6 +57,37 @@ CASES = [
     'transformer --data_dir={folder} --gin_file=runs/pretrain_text.gin',
     'has no text to pretrain on: no file corpus/**/*.txt, .jsonl or .json',
   ),
+  (
+    'transformer --model_dir={new} --data_dir={folder} '
+    '--gin_file=runs/finetune_en_mix.gin',
+    'has no train files of synth_glue_cola_v002 (glue/CoLA/train.tsv), synth',
+  ),
+  (
+    'transformer --model_dir={new} --data_dir={glue} '
+    '--gin_file=runs/eval_en_mix.gin '
+    "--gin_param=MIXTURE_NAME='synth_glue_cola_v002'",
+    '/glue/GLEU. Put them there, or give --data_dir=FOLDER',
+  ),
+  (
+    'transformer --model_dir={new} --gin_file=runs/pretrain_c4.gin',
+    "T5's own vocabulary gs://t5-data/vocabs/cc_all.32000/sentencepiece.model "
+    'cannot be read: storage.googleapis.com: Connection refused. Give the one',
+  ),
+  (
+    'transformer --model_dir={new} --gin_file=runs/pretrain_c4_en32k.gin',
+    'gs://t5-data/vocabs/cc_en.32000/sentencepiece.model cannot be read',
+  ),
+  (
+    'demo --data_dir={text} --out={new}',
+    'has no train files of synth_glue_cola_v002',
+  ),
+  ('demo --data_dir={folder} --out={new}', 'has no text to pretrain on'),
+  ('cache --task={task} --out={new}', "T5's own vocabulary gs://t5-data"),
+  (
+    'cache --task={task} --out={new} --data_dir={folder}',
+    'no files of any split',
+  ),
+  ('vocabulary --out=v.model --data_dir={folder}', 'has no text: neither'),
   ('pretrain {new} --text={file}', 'holds no run yet: give --variant'),
   ('pretrain {file} --variant=V --text={file}', 'is a file; expected the fol'),
   ('pretrain {new} --size=tinny', "did you mean 'sizes/tiny.gin'"),
@@ -240,6 +271,10 @@ CASES = [
   ('attention {other} --text=a', 'there is no checkpoint'),
   ('attention {run} --text=a --step=3', 'there is no checkpoint'),
   ('attention {run} --task=synth_glue_cola', "mean 'synth_glue_cola_v002'"),
+  (
+    'attention {run} --task={task} --data_dir={folder}',
+    'has no validation files of synth_glue_cola_v002 (glue/CoLA/dev.tsv); ',
+  ),
   ('attention {run} --input=nosuch', '--input: nosuch is missing or empty'),
   ('attention {run} --input={folder}', 'is a folder; expected a file'),
   ('attention {run} --task={task} --target=a', '--target needs --text'),
@@ -275,6 +310,9 @@ def places(tmp_path_factory):
   for name in ('folder', 'hf', 'a.model'):
     (runs / name).mkdir()
   (runs / 'file').write_text('text')
+  (runs / 'glue' / 'GLEU').mkdir(parents=True)
+  (runs / 'text' / 'corpus').mkdir(parents=True)
+  (runs / 'text' / 'corpus' / 'a.txt').write_text('text')
   (runs / 'a.npz').write_text('text')
   (runs / 'a.gin').write_text('import synth_mtf\nRandm.max_length = 3\n')
   (runs / 'a.csv').write_text('text,label')
@@ -299,7 +337,19 @@ def places(tmp_path_factory):
     'npz': runs / 'a.npz',
     'unsaved': runs / 'unsaved',
     'task': 'synth_glue_cola_v002',
-    **{x: runs / x for x in ('file', 'folder', 'hf', 'new', 'other', 'run')},
+    **{
+      x: runs / x
+      for x in (
+        'file',
+        'folder',
+        'glue',
+        'hf',
+        'new',
+        'other',
+        'run',
+        'text',
+      )
+    },
   }
 
 
@@ -319,9 +369,11 @@ def refused(tmp_path_factory, places):
     text=True,
     cwd=folder,
     env={
-      'MPLBACKEND': 'module://missing',  # as a notebook sets it
+      # As a notebook sets it; the module is not there.
+      'MPLBACKEND': 'module://matplotlib_inline.backend_inline',
       'PYTHONPATH': str(CHECKOUT),
       'PYTHONHASHSEED': '0',
+      'https_proxy': 'http://127.0.0.1:9',  # where nobody listens
     },
   ) as process:
     requests, answers = process.stdin, process.stdout

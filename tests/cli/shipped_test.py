@@ -12,11 +12,13 @@ import gin
 import pytest
 import seqio
 
-from synth_mtf.cli import tasks, transformer
+from synth_mtf.cli import needed, tasks, transformer
 from synth_mtf.host import written
 from synth_mtf.paths import gin_path
 from synth_mtf.run import main, process
 from synth_mtf.storage import remembered
+from synth_mtf.tasks import inspection
+from synth_mtf.tasks.files.source import TwoSources
 from tests.cli.command import run
 
 
@@ -29,6 +31,22 @@ def listed():
 
 def names():
   return sorted({*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()})
+
+
+def files():
+  """The files of our tasks by split, and the tasks of our mixtures."""
+  tasks, mixtures = {}, {}
+  for name in inspection.names(seqio.TaskRegistry):
+    source = seqio.TaskRegistry.get(name).source
+    if isinstance(source, TwoSources):
+      tasks[name] = {
+        name: {'patterns': split.patterns, 'optional': split.optional}
+        for name, split in source.split_files.items()
+      }
+  for name in inspection.names(seqio.MixtureRegistry):
+    subtasks = seqio.get_subtasks(seqio.MixtureRegistry.get(name))
+    mixtures[name] = sorted(task.name for task in subtasks)
+  return {'tasks': tasks, 'mixtures': mixtures}
 
 
 def known_to_gin():
@@ -51,6 +69,7 @@ ANSWERS = {
   'transformer': transformer.flags_help,
   'names': names,
   'flags': transformer.flag_names,
+  needed.QUESTION: files,
   written.QUESTION: known_to_gin,
 }
 COMMANDS = {'tasks': ['tasks'], 'transformer': ['transformer', '--help']}
@@ -73,6 +92,17 @@ def test_names_are_known(name, one):
   known = remembered.get(name)
   assert one in known
   assert {*known} <= {*ANSWERS[name]()}, HINT
+
+
+def test_files_are_known():
+  """Tests may have registered more tasks."""
+  known, made = remembered.get(needed.QUESTION), files()
+  for kind in ('tasks', 'mixtures'):
+    assert known[kind] == {x: made[kind][x] for x in known[kind]}, HINT
+  listed_names = re.findall(
+    r'^synth_\w+', remembered.get('tasks')['text'], re.M
+  )
+  assert {*listed_names} == {*known['tasks'], *known['mixtures']}, HINT
 
 
 def test_what_gin_knows():

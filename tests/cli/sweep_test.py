@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests import checkout, official_files, sentencepieces
+from tests import official_files
 from tests.checkout import CHECKOUT
 from tests.cli.command import PROGRAM
 
@@ -20,7 +20,6 @@ DEVICES = (
   '--device=cpu --gin_param=num_layers=1 '
   "--gin_param=utils.run.sequence_length={'inputs':32,'targets':32}"
 )
-STARTUP = CHECKOUT / 'examples' / 'startup.sh'
 
 
 def small(tmp_path):
@@ -76,6 +75,48 @@ def wait_for_training(process, folder):
       process.kill()
       raise AssertionError(process.communicate()[0])
     time.sleep(0.1)
+
+
+def documented(name):
+  """Returns the command of docs/sweeps.md that begins with a name."""
+  text = (CHECKOUT / 'docs' / 'sweeps.md').read_text(encoding='utf-8')
+  (command,) = re.findall(rf'^\$ ({name} .*)$', text, re.M)
+  return command
+
+
+# Runs a copy of a script for each number of its array, at once.
+SBATCH = """
+set -e
+copy=$(mktemp)
+cp "$1" "$copy"
+array=$(sed -n 's/^#SBATCH --array=//p' "$1")
+for number in $(seq "${array%-*}" "${array#*-}"); do
+  SLURM_ARRAY_TASK_ID=$number SLURM_JOB_ID=$number sh "$copy"
+done
+"""
+
+
+def test_the_tasks_of_the_array_are_all_variants_and_seeds(tmp_path):
+  bin_, examples = tmp_path / 'bin', tmp_path / 'examples'
+  bin_.mkdir()
+  program(bin_, 'sbatch', SBATCH)
+  shutil.copytree(ARRAY.parent, examples)
+  program(examples, 'run.sh', 'echo "$DEVICE $@" >> runs')
+  subprocess.run(
+    documented('sbatch'),
+    shell=True,
+    check=True,
+    cwd=tmp_path,
+    env={'PATH': f'{bin_}:{os.environ["PATH"]}'},
+  )
+  assert (tmp_path / 'runs').read_text().splitlines() == [
+    f'--device=gpu base {variant} {seed}'
+    for variant in ('vanilla', 'random', 'random_vanilla')
+    for seed in range(3)
+  ]
+  options = re.findall('^#SBATCH (.*)', ARRAY.read_text(), re.M)
+  # The shell gets the signal, and its task may be queued again.
+  assert {'--signal=B:TERM@120', '--requeue'} <= {*options}
 
 
 @pytest.mark.slow  # trains
@@ -140,54 +181,6 @@ def test_a_signal_ends_the_loop_after_a_checkpoint(tmp_path, number):
 
 
 @pytest.mark.slow  # trains
-@pytest.mark.xla
-def test_the_startup_script_installs_and_trains(tmp_path):
-  """A folder is the bucket, and the programs of a VM do what they are for."""
-  environment = small(tmp_path)
-  bin_, bucket = tmp_path / 'bin', tmp_path / 'bucket'
-  bin_.mkdir()
-  checkout.copy_to(bucket / 'synth_mtf')
-  shutil.copytree(environment['DATA'], bucket / 'data')
-  sentencepieces.train(
-    bucket / 'my_vocabulary.model', bucket / 'data/corpus/text.txt'
-  )
-  program(
-    bin_,
-    'gcloud',
-    '[ "$1 $2 $3" = "storage rsync --recursive" ] && cp -r "$4/." "$5"',
-  )
-  program(bin_, 'apt-get', '')
-  program(
-    bin_,
-    'make',
-    f'mkdir -p .venv-tf2.20/bin && ln -s {PROGRAM} .venv-tf2.20/bin\n'
-    f'ln -s {bin_}/apt-get .venv-tf2.20/bin/pip',
-  )
-  script = STARTUP.read_text(encoding='utf-8')
-  for name, here in {
-    'gs://BUCKET-OF-YOURS': str(bucket),
-    '--device=tpu': f'"{DEVICES}"',
-    'run.sh base': 'run.sh tiny',
-  }.items():
-    assert script.count(name) == 1, name
-    script = script.replace(name, here)
-  program(tmp_path, 'startup', script)
-  environment |= {
-    'PATH': f'{bin_}:{os.environ["PATH"]}',
-    'PRETRAIN_STEPS': '1000000',
-    'TMPDIR': str(tmp_path),
-  }
-  folder = bucket / 'sweep/tiny/random_vanilla/seed_0/pretrain'
-
-  process = start([tmp_path / 'startup'], environment, cwd='/')
-  wait_for_training(process, folder)
-  process.send_signal(signal.SIGTERM)
-  output, _ = process.communicate(timeout=600)
-  assert process.returncode == 143, output
-  assert f'Stopped. model.ckpt-{max(saved(folder))} is saved' in output
-
-
-@pytest.mark.slow  # trains
 def test_a_killed_sweep_continues_and_ends_with_one_table(tmp_path, programs):
   environment = {**small(tmp_path), 'SEEDS': '0 1', 'VARIANTS': 'random'}
   environment['PATH'] = f'{programs}:{environment["PATH"]}'
@@ -211,25 +204,3 @@ def test_a_killed_sweep_continues_and_ends_with_one_table(tmp_path, programs):
   assert {p: p.stat().st_mtime_ns for p in first.parent.rglob('*')} == before
   assert re.search(r'^\| Syn \(R\) +\| +\d+\.\d', output, re.M)
   assert 'over 2 runs' in output
-
-
-def test_the_tasks_of_the_array_are_all_variants_and_seeds():
-  script = ARRAY.read_text(encoding='utf-8')
-  last = int(re.findall(r'--array=0-(\d+)', script)[0])
-  script = script.replace('supervise examples/run.sh', 'echo')
-  runs = [
-    subprocess.run(
-      ['sh', '-c', script],
-      cwd=CHECKOUT,
-      env={**os.environ, 'SLURM_ARRAY_TASK_ID': str(task)},
-      check=True,
-      capture_output=True,
-      text=True,
-    ).stdout
-    for task in range(last + 1)
-  ]
-  assert sorted(runs) == sorted(
-    f'base {variant} {seed}\n'
-    for variant in ('vanilla', 'random', 'random_vanilla')
-    for seed in (0, 1, 2)
-  )

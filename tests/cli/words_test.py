@@ -187,6 +187,7 @@ REFUSED = [
   ('finetune {} --from=runs/rv', 'give the task: --task=NAME'),
   ('finetune {} --from=runs/rv --task_file=mood.csv', 'has the rows of a task'),
   ('finetune {} --from=runs/rv/model.ckpt-1 --task_file=mood.yaml', 'no check'),
+  ('evaluate runs/sent --split=test', 'mood has no test file, only train, val'),
   ('evaluate runs/rv/model.ckpt-77', 'no checkpoint of step 77; there are mod'),
   ('predict runs', 'holds 3 runs; give one of them: runs/'),
 ]

@@ -219,6 +219,13 @@ def test_what_the_host_raises(function, message):
       "^TensorFlow's Estimator does not reach this chip .*--device=tpu",
     ),
     (
+      ValueError(
+        'The version of the dataset you are trying to use (glue/cola/1.0.0) is '
+        'too old for this version of TFDS so cannot be generated.Either sync'
+      ),
+      '^glue/cola/1.0.0 is not on this machine, .* Give --data_dir=FOLDER',
+    ),
+    (
       ConfigurationError(
         "a size\n  In call to configurable 'Random' (<class 'Random'>)"
       ),

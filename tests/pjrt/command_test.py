@@ -3,6 +3,7 @@
 import functools
 import logging
 import pathlib
+import random
 import shutil
 import signal
 import subprocess
@@ -19,7 +20,7 @@ from tensorflow.compiler.xla import xla_data_pb2
 from tensorflow.compiler.xla.service import hlo_pb2
 
 import synth_mtf
-from synth_mtf.checkpoints.folder import step_of
+from synth_mtf.checkpoints.folder import Folder, is_complete, step_of
 from synth_mtf.errors import UserError
 from synth_mtf.host import events, tpu_runtime
 from synth_mtf.pjrt import devices, estimator, program
@@ -175,6 +176,30 @@ def test_a_killed_run_resumes(words, run, trained, tmp_path):
   )
   run(tmp_path, CPU, DROPOUT, steps=6)
   assert_same(tmp_path / 'model.ckpt-6', trained / 'model.ckpt-6')
+
+
+def test_a_run_killed_while_it_writes_resumes(words, programs, tmp_path):
+  """A thread writes, and the next steps run, at all times."""
+  often = '--gin_param=utils.run.save_checkpoints_steps = 1'
+  wide = '--gin_param=d_ff = 32768'  # 60 MB take some time
+  line = words(tmp_path, CPU, NO_DROPOUT, often, wide, steps=10**6)
+  moments = random.Random(0)
+  step = -1
+  for _ in range(3):
+    command = [programs / 'synth-mtf', 'transformer', *line]
+    with subprocess.Popen(command) as process:
+      while not any(
+        step_of(path.name) > step + 2 for path in tmp_path.glob('*_temp')
+      ):
+        assert process.poll() is None
+        time.sleep(0.001)
+      time.sleep(moments.uniform(0, 0.3))
+      process.send_signal(signal.SIGKILL)
+    time.sleep(1)  # the fork dies with it
+    latest = Folder(str(tmp_path)).latest()
+    assert latest and is_complete(latest)
+    assert step_of(latest) > step
+    step = step_of(latest)
 
 
 @pytest.mark.parametrize('first, second', [((), (CPU,)), ((CPU,), ())])

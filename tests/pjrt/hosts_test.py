@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import jax
@@ -391,6 +392,26 @@ def test_a_process_without_others_grants_its_own_wish_once():
   assert not wish.take()
   wish.ask()
   assert wish.take() and not wish.take()
+
+
+def test_an_end_on_another_host_lets_a_checkpoint_be_finished(monkeypatch):
+  ends = []
+  is_written = threading.Event()
+  monkeypatch.setattr(
+    os, '_exit', lambda status: ends.append((status, is_written.is_set()))
+  )
+  joined = hosts.Hosts(hosts.Group(2, 1))
+  watch = hosts._Watch(joined)  # noqa: SLF001
+  joined.unfinished.acquire()
+
+  def write():
+    time.sleep(0.5)
+    is_written.set()
+    joined.unfinished.release()
+
+  threading.Thread(target=write).start()
+  watch._exit('process 0 is lost', 2)  # noqa: SLF001
+  assert ends == [(2, True)]
 
 
 def test_slices_of_other_hosts_are_missing():

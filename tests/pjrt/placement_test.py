@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import tensorflow as tf
 
 from synth_mtf.pjrt.placement import Devices, Slicing, Variables
 
@@ -29,6 +30,20 @@ def test_what_a_device_holds_is_a_copy():
   np.testing.assert_array_equal(read, VALUE)
   read[:] = 0
   np.testing.assert_array_equal(variables.get('w'), VALUE)
+
+
+def test_bfloat16_of_tensorflow_is_jaxs_on_the_devices():
+  """Programs that do not train keep variables in it; TensorFlow has its own."""
+  like = np.dtype(tf.bfloat16.as_numpy_dtype)
+  variables = Variables(Devices(jax.devices('cpu')[:1]))
+  variables.add('w', [(0, 0)], VALUE.shape, VALUE.shape)
+  variables.put('w', VALUE.astype(like))
+  assert variables.get('w').dtype == like
+  variables.send()
+  assert variables.arrays['w'].dtype == jax.numpy.bfloat16
+  read = variables.get('w')
+  assert read.dtype == like
+  np.testing.assert_array_equal(read.astype(np.float32), VALUE)
 
 
 def test_slices_of_one_shape_are_fetched_by_one_program():

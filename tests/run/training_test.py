@@ -1,9 +1,12 @@
 """What a training session counts, shows, checks, saves and repeats."""
 
 import io
+import itertools
 import os
 import random
+import shutil
 import signal
+import threading
 import time
 import types
 
@@ -14,13 +17,14 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow import placement_mesh_impl
 from mesh_tensorflow.transformer import transformer
 
-from synth_mtf.checkpoints.folder import Folder, step_of
+from synth_mtf.checkpoints.folder import Folder, is_complete, step_of
 from synth_mtf.errors import UserError
 from synth_mtf.host import events, losses, patches
 from synth_mtf.pjrt.hosts import Hosts
 from synth_mtf.run import current, hooks, training
 from synth_mtf.run.outcome import Outcome
 from synth_mtf.run.output import Console
+from synth_mtf.run.writing import Writing, WritingBehind
 
 
 @pytest.fixture(autouse=True)
@@ -38,12 +42,23 @@ def starting_at(step):
 
 
 def shown_by(
-  model_dir='', total=20, stop=lambda: None, stream=None, outcome=None
+  model_dir='',
+  total=20,
+  stop=lambda: None,
+  stream=None,
+  outcome=None,
+  writing=None,
 ):
   console = Console(stream or io.StringIO())
   console.start('train')
   return hooks.TrainingHook(
-    str(model_dir), total, console, stop, Hosts(), outcome or Outcome()
+    str(model_dir),
+    total,
+    console,
+    stop,
+    Hosts(),
+    writing or Writing(),
+    outcome or Outcome(),
   )
 
 
@@ -283,22 +298,27 @@ def train(
   spoil_after=None,
   loss_shows_it=False,
   tick=lambda: None,
+  by_step=0.0,
+  writing=None,
 ):
   """Trains as the host does, and returns what was there after each step.
 
-  The update of step `spoil_after` turns the weight NaN.
+  Each step adds `by_step` to the weight, which begins at 1. The update of step
+  `spoil_after` turns it NaN.
   """
   there = []
   hosts_own = tf.train.CheckpointSaverHook
-  saver = type('Saver', (hooks.Saver,), {'hosts': Hosts(), 'seconds': seconds})
-  with tf.Graph().as_default(), patches.savers_are(saver):
+  writing = writing or Writing()
+  settings = {'hosts': Hosts(), 'seconds': seconds, 'writing': writing}
+  saver = type('Saver', (hooks.Saver,), settings)
+  with tf.Graph().as_default(), patches.savers_are(saver), writing:
     step = tf.train.get_or_create_global_step()
     weight = tf.get_variable('w', [], initializer=tf.ones_initializer())
     loss = tf.identity(weight if loss_shows_it else tf.ones([]))
     tf.add_to_collection(tf.GraphKeys.LOSSES, loss)
     with tf.control_dependencies([loss]):
       bad = tf.equal(step, (spoil_after or 0) - 1)
-      update = tf.assign_add(weight, tf.where(bad, float('nan'), 0.0))
+      update = tf.assign_add(weight, tf.where(bad, float('nan'), by_step))
     with tf.control_dependencies([update]):
       add = tf.assign_add(step, 1)
     hook = tf.train.CheckpointSaverHook(
@@ -308,7 +328,7 @@ def train(
       listeners=[],
     )
     creator = tf.train.ChiefSessionCreator(checkpoint_dir=str(model_dir))
-    used = [hook, shown_by(model_dir, steps)]
+    used = [hook, shown_by(model_dir, steps, writing=writing)]
     with tf.train.MonitoredSession(creator, used) as session:
       for _ in range(steps):
         session.run(add)
@@ -347,9 +367,11 @@ class TestSaving:
       now[0] += seconds
       return result
 
-    save = tf.train.CheckpointSaverHook._save  # noqa: SLF001
+    save = tf.train.Saver.save
     monkeypatch.setattr(
-      tf.train.CheckpointSaverHook, '_save', lambda *args: wait(30, save(*args))
+      tf.train.Saver,
+      'save',
+      lambda *args, **more: wait(30, save(*args, **more)),
     )
     monkeypatch.setattr(time, 'monotonic', lambda: now[0])
     there = train(tmp_path, 8, 60, every=1000, tick=lambda: wait(100))
@@ -374,6 +396,120 @@ class TestSaving:
   def test_without_a_finite_checkpoint(self, tmp_path):
     error = hooks.not_finite('it', str(tmp_path), 0)
     assert 'No checkpoint was saved in' in str(error)
+
+
+class Held(WritingBehind):
+  """Writes once it is released."""
+
+  def __init__(self):
+    super().__init__(Hosts())
+    self.released = threading.Event()
+
+  def start(self, session, names, write):
+    def write_later(session):
+      assert self.released.wait(60)
+      write(session)
+
+    super().start(session, names, write_later)
+
+
+@pytest.mark.slow
+class TestSavingBehind:
+  """Checkpoints that are written while the next steps run."""
+
+  def test_they_have_the_values_of_their_step(self, tmp_path):
+    writing = Held()
+    steps = itertools.count(1)
+
+    def tick():
+      if next(steps) == 3:
+        assert writing.is_busy and not saved(tmp_path)
+        assert not (tmp_path / 'checkpoint').exists()
+        writing.released.set()
+
+    train(tmp_path, 9, every=4, tick=tick, by_step=1.0, writing=writing)
+    assert saved(tmp_path) == [4, 8, 9]  # the last 3, as in turn
+    first, *_ = (tmp_path / 'checkpoint').read_text().splitlines()
+    assert first == 'model_checkpoint_path: "model.ckpt-9"'
+    for step in saved(tmp_path):
+      reader = tf.train.load_checkpoint(str(tmp_path / f'model.ckpt-{step}'))
+      assert reader.get_tensor('global_step') == step
+      assert reader.get_tensor('w') == 1 + step
+
+  def test_none_is_due_by_time_while_one_is_written(self, tmp_path):
+    writing = Held()
+    steps = itertools.count(1)
+
+    def tick():
+      if next(steps) == 5:
+        assert writing.is_busy  # no step waited for it
+        writing.released.set()
+
+    train(tmp_path, 9, seconds=0, every=1000, tick=tick, writing=writing)
+    assert saved(tmp_path) == [0, 9]
+
+  @pytest.mark.parametrize(
+    'broken, last', [(2, 3), (6, 7)], ids=['a step', 'the end']
+  )
+  def test_an_error_of_writing_ends_the_run(self, tmp_path, broken, last):
+    writing = WritingBehind(Hosts())
+    done = []
+
+    def tick():
+      while writing.is_busy:
+        time.sleep(0.01)
+      done.append(len(done) + 1)
+      if done[-1] == broken:
+        shutil.rmtree(tmp_path)
+        tmp_path.write_text('')  # not a folder
+
+    with pytest.raises(ValueError, match=f'directory of {tmp_path}/model'):
+      train(tmp_path, 7, every=3, tick=tick, writing=writing)
+    assert done[-1] == last
+
+  def test_an_error_of_a_step_lets_it_end(self, tmp_path):
+    writing = Held()
+    steps = itertools.count(1)
+
+    def tick():
+      if next(steps) == 3:
+        threading.Timer(0.5, writing.released.set).start()
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+      train(tmp_path, 9, every=1000, tick=tick, writing=writing)
+    last = Folder(str(tmp_path)).latest()
+    assert last and is_complete(last) and step_of(last) == 0
+
+  def test_nan_is_found_before_it_is_written(self, tmp_path):
+    writing = WritingBehind(Hosts())
+
+    def tick():
+      while writing.is_busy:
+        time.sleep(0.01)
+
+    with pytest.raises(UserError, match='infinity at step 6, .*ckpt-4;'):
+      train(tmp_path, 10, 1e9, 2, spoil_after=5, tick=tick, writing=writing)
+    assert saved(tmp_path) == [0, 2, 4]
+
+  def test_a_loss_of_nan_names_what_was_being_written(self, tmp_path):
+    writing = Held()
+    steps = itertools.count(1)
+
+    def tick():
+      if next(steps) == 3:
+        threading.Timer(0.5, writing.released.set).start()
+
+    with pytest.raises(UserError, match='nan since step 4.*ckpt-0;'):
+      train(
+        tmp_path,
+        9,
+        every=1000,
+        spoil_after=3,
+        loss_shows_it=True,
+        tick=tick,
+        writing=writing,
+      )
 
 
 def draws(first_step, steps):

@@ -112,6 +112,13 @@ def test_rates_are_shares_whatever_the_sizes(file):
   # As in GLUE itself, in proportion to the rows.
   mnli, rte = (float(shares[f'synth_glue_{n}_v002']) for n in ('mnli', 'rte'))
   assert mnli / rte == pytest.approx(392_702 / 2_490, rel=0.05)
+  assert 'No data folder is set' in report
+
+
+def test_a_task_of_the_users_needs_no_data_folder(file):
+  _, report, _ = command.run('tasks', 'nli', f'--task_file={file}')
+  assert 'nli, train' in report
+  assert 'No data folder is set' not in report
 
 
 @pytest.mark.parametrize(
