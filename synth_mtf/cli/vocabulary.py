@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   parser.add_argument(
     '--size',
-    type=arguments.at_least(1),
+    type=arguments.at_least(4),  # three are T5's padding, end and unknown
     default=32_000,
     help="pieces, without T5's 100 sentinels (default: T5's 32000); fewer if "
     'the text has no more',

@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 import jax
-from jax._src import hardware_utils, xla_bridge
+from jax._src import distributed, hardware_utils, xla_bridge
 
 
 def initialize() -> None:
@@ -25,4 +25,6 @@ def _client() -> Any:
   fault = os.environ.get('MADE_UP_FAULT')
   if fault:
     raise RuntimeError(fault)
+  if distributed.global_state.num_processes not in (None, 1):
+    jax.config.update('jax_cpu_collectives_implementation', 'gloo')
   return xla_bridge.make_cpu_client()

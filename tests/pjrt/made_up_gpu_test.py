@@ -6,6 +6,7 @@ import pathlib
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 
@@ -83,43 +84,79 @@ def test_a_gin_file_in_place_of_the_flag(run, packages, tmp_path):
   assert_trained(done, tmp_path / 'run', 1, 3)
 
 
-def commands():
-  """The commands of docs/scaling.md that train on a GPU."""
-  text = (CHECKOUT / 'docs' / 'scaling.md').read_text(encoding='utf-8')
+def commands(document, *, of_hosts=False):
+  """The commands of a document that train on a GPU, or on those of hosts."""
+  text = (CHECKOUT / 'docs' / document).read_text(encoding='utf-8')
   for block in readme_test.BLOCK.finditer(text):
     if pathlib.Path(__file__).name in (block['text'] or ''):
       for line in block['body'].replace('\\\n', ' ').split('\n$ '):
-        words = shlex.split(line.removeprefix('$ '))
-        if 'transformer' in line:
+        _, *words = shlex.split(line.removeprefix('$ '))
+        is_of_hosts = '--num_processes' in line
+        if '--device=gpu' in words and is_of_hosts == of_hosts:
           # The image runs `synth-mtf` with the words behind its name.
           _, image, behind = line.partition(' synth_mtf:gpu ')
-          yield ['synth-mtf', *shlex.split(behind)] if image else words
+          yield shlex.split(behind) if image else words
 
 
-@pytest.mark.parametrize('words', commands(), ids=lambda words: words[0])
-def test_the_documents_command(words, packages, tmp_path):
+@pytest.fixture
+def start(packages, tmp_path):
+  """Starts a command where a reader has a text, data and a vocabulary."""
   data = official_files.write_text(tmp_path / 'my_data')
-  vocabulary = tmp_path / 'my_vocabulary.model'
-  sentencepieces.train(vocabulary, data / 'corpus/text.txt')
-  _, *words = words
-  done = subprocess.run(
-    [
-      sys.executable,
-      '-c',
-      MAIN,
-      *words,
-      *(f'--gin_param={each}' for each in SMALL),
-    ],
-    cwd=tmp_path,
-    env={**os.environ, 'PYTHONPATH': f'{CHECKOUT}:{packages}'},
-    capture_output=True,
-    text=True,
-    timeout=600,
-    check=False,
-  )
+  text = tmp_path / 'text.txt'
+  shutil.copy(data / 'corpus' / 'text.txt', text)
+  sentencepieces.train(tmp_path / 'my_vocabulary.model', text)
+
+  def command(words, *more):
+    words = [*words, *more, *(f'--gin_param={each}' for each in SMALL)]
+    return subprocess.Popen(
+      [sys.executable, '-c', MAIN, *words],
+      cwd=tmp_path,
+      env={
+        **os.environ,
+        'PYTHONHASHSEED': '0',
+        'PYTHONPATH': f'{CHECKOUT}:{packages}',
+      },
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+
+  return command
+
+
+def ended(process):
+  """Waits for a process."""
+  output, errors = process.communicate(timeout=600)
+  return subprocess.CompletedProcess([], process.returncode, output, errors)
+
+
+@pytest.mark.parametrize('words', commands('scaling.md'))
+def test_the_documents_command(words, start, tmp_path):
   (folder,) = (w.partition('=')[2] for w in words if 'model_dir' in w)
-  assert '--device=gpu' in words
+  assert_trained(ended(start(words)), tmp_path / folder, 1)
+
+
+def test_the_documents_short_command(start, tmp_path):
+  ((name, folder, *words),) = commands('questions.md')
+  vocabulary = '--vocabulary=my_vocabulary.model'
+  done = ended(start([name, folder, *words], vocabulary, '--steps=1'))
   assert_trained(done, tmp_path / folder, 1)
+
+
+def test_the_documents_command_on_two_hosts(start, tmp_path):
+  (words,) = commands('scaling.md', of_hosts=True)
+  with socket.socket() as listening:
+    listening.bind(('127.0.0.1', 0))
+    port = listening.getsockname()[1]
+  given = shlex.join(words).replace('=host0:8476', f'=localhost:{port}')
+  processes = [
+    start(shlex.split(given.replace('_id=0', f'_id={number}')))
+    for number in range(2)
+  ]
+  for done in map(ended, processes):
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert 'Mesh: batch:2, all devices' in done.stderr
+  assert (tmp_path / 'my_drive/two/model.ckpt-1.index').exists()
 
 
 def test_its_step_is_counted(packages, tmp_path):
