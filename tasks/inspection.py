@@ -7,6 +7,7 @@ import functools
 import hashlib
 import itertools
 import json
+import math
 import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -59,6 +60,49 @@ def check(names: Iterable[str], splits: Sequence[str]) -> list[str]:
   if faults:
     raise UserError('\n'.join(dict.fromkeys(faults)))
   return [*dict.fromkeys(notes)]
+
+
+def rate(mixture: seqio.Mixture, task: seqio.Task) -> float:
+  """Returns the rate of a task in a mixture, which may be a user's function."""
+  try:
+    return float(mixture.get_rate(task))
+  except (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    NameError,
+    TypeError,
+    ValueError,
+  ) as error:
+    raise UserError(
+      f'the rate of {task.name} in the mixture {mixture.name} fails: '
+      f'{type(error).__name__}: {error}'
+    ) from error
+
+
+def check_rates(name: str, split: str) -> None:
+  """Checks the rates of a mixture, as seqio does not.
+
+  Args:
+    name: of a task or a mixture.
+    split: tasks without it are left out, as in seqio.
+  """
+  mixture = get(name)
+  if not isinstance(mixture, seqio.Mixture):
+    return
+  tasks = [task for task in mixture.tasks if split in task.splits]
+  rates = {task.name: rate(mixture, task) for task in tasks}
+  for task, one in rates.items():
+    if not 0 <= one < math.inf:
+      raise UserError(
+        f'the rate of {task} in the mixture {name} is {one}; expected a number '
+        'that is not negative'
+      )
+  if not any(rates.values()):
+    raise UserError(
+      f'all rates of the mixture {name} are 0 ({", ".join(rates)}); expected '
+      'one that is not'
+    )
 
 
 def _sources(name: str, split: str) -> list[seqio.DataSource]:

@@ -190,9 +190,13 @@ def train(
     capture_output=True,
   )
   if trainer.returncode:
+    if trainer.returncode < 0:  # it has no words for that
+      reason = f'signal {-trainer.returncode} ended the trainer'
+    else:
+      reason = _reason(trainer.stderr)
     raise UserError(
       f'no vocabulary of {size:,} pieces can be trained on this text: '
-      f'{_reason(trainer.stderr)}. Choose another size (synth-mtf vocabulary '
+      f'{reason}. Choose another size (synth-mtf vocabulary '
       '--size), or give an existing vocabulary: --vocabulary <file>.model, or '
       '--vocabulary bytes.'
     )

@@ -168,6 +168,12 @@ def existing(path: str) -> str:
   """Checks that a run or a checkpoint exists; a bucket is not checked."""
   if may_exist(path) or os.path.lexists(f'{path}.index'):
     return path
+  expanded = os.path.expanduser(path)
+  if expanded != path and os.path.lexists(expanded):
+    raise UserError(
+      f'{path} does not exist: the shell replaces ~ only at the start of a '
+      f'word. Write {expanded}'
+    )
   parent, name = os.path.split(os.path.normpath(path))
   parent = parent or '.'
   siblings = os.listdir(parent) if os.path.isdir(parent) else []
@@ -247,7 +253,8 @@ def task_files(setting: str) -> str:
   for name in setting.split(','):
     path = os.path.expanduser(name.strip())
     if path and not may_exist(path):
-      raise Unreadable(f'{path} does not exist; expected a YAML file')
+      several = '; a comma separates files' if ',' in setting else ''
+      raise Unreadable(f'{path} does not exist; expected a YAML file{several}')
     if path.removesuffix('.gz').endswith(_DATA_ENDINGS):
       raise Unreadable(
         f'{path} has the rows of a task; expected the YAML file that says '

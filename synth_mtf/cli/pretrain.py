@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   add(
     '--vocabulary_size',
-    type=arguments.at_least(1),
+    type=arguments.at_least(4),
     help='pieces of the vocabulary that is trained on the text if none is '
     'given (default: as many as suit the size)',
   )

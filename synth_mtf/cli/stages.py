@@ -10,6 +10,7 @@ from synth_mtf import cli
 from synth_mtf.cli import arguments, data, early, loading
 from synth_mtf.commands.command import Command
 from synth_mtf.run import process
+from synth_mtf.storage import filesystem
 
 if TYPE_CHECKING:
   from synth_mtf.commands.stages import Given
@@ -90,9 +91,10 @@ def given(args: argparse.Namespace) -> 'Given':
   )
 
 
-def look(*paths: str) -> None:
-  """Loads TensorFlow if a path is in a bucket."""
-  loading.for_paths(*paths)
+def look(folder: str, *paths: str) -> None:
+  """Checks a folder's name; loads TensorFlow if a path is in a bucket."""
+  filesystem.check_no_pattern(folder)
+  loading.for_paths(folder, *paths)
 
 
 def start(args: argparse.Namespace) -> None:

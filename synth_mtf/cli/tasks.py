@@ -227,7 +227,7 @@ def _print_rates(mixture: Any) -> dict[Any, Any]:
   for task, split in splits.items():
     counts[task.name] = math.nan if split.rows is None else split.rows
   with patches.examples_counted_by(lambda task: counts.get(task.name, 0)):
-    rates = {task: mixture.get_rate(task) for task in splits}
+    rates = {task: inspection.rate(mixture, task) for task in splits}
   total = np.nansum(list(rates.values())) or 1
   digits = 0 if total >= 100 else 4
   rows = []

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   parser.add_argument(
     '--size',
-    type=arguments.at_least(1),
+    type=arguments.at_least(4),  # three are T5's padding, end and unknown
     default=32_000,
     help="pieces, without T5's 100 sentinels (default: T5's 32000); fewer if "
     'the text has no more',
@@ -77,8 +77,13 @@ def run(args: argparse.Namespace) -> None:
   sources = list(_sources())
   if not sources:
     raise _no_text(args)
-  out.parent.mkdir(parents=True, exist_ok=True)
   names = [source.task_name for source in sources]
+  if args.text_path and _CORPUS_TASK not in names:
+    raise UserError(
+      f'--text: {args.text_path} has no text: there is no such file, and no '
+      '.txt or .jsonl file in such a folder'
+    )
+  out.parent.mkdir(parents=True, exist_ok=True)
   print('training on the text of', ', '.join(names))
   notes = vocabulary.train(texts(sources), out, args.size, args.model_type)
   pieces = vocabulary.load(args.out).vocab_size - vocabulary.EXTRA_IDS

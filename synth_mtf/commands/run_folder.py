@@ -137,7 +137,10 @@ class RunFolder:
     given, _ = parser.parse_known_args(words[2:])
     settings = {name: value for name, value in vars(given).items() if value}
     for name, value in settings.items():
-      if name not in _NO_PATHS:
+      if name == 'task_file':  # one or more
+        paths = [self._from_here(path, place) for path in value.split(',')]
+        settings[name] = ','.join(paths)
+      elif name not in _NO_PATHS:
         settings[name] = self._from_here(value, place)
     return settings
 
@@ -154,16 +157,11 @@ class RunFolder:
           return match[1]
     return None
 
-  def _from_here(self, value: str, place: str) -> str:
-    """Returns paths of a setting that was given in another folder.
+  def _from_here(self, path: str, place: str) -> str:
+    """Returns the path of a setting that was given in another folder.
 
     A vocabulary may have moved together with the run.
     """
-    return ','.join(
-      self._path_from_here(path, place) for path in value.split(',')
-    )
-
-  def _path_from_here(self, path: str, place: str) -> str:
     local = os.path.expanduser(path)
     candidates = [path]
     is_relative = path != 'bytes' and not os.path.isabs(local)

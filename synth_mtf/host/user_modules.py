@@ -1,6 +1,6 @@
 """Imports modules of the user, which register tasks, layers and functions."""
 
-import importlib
+import importlib.util
 import os
 from collections.abc import Sequence
 
@@ -18,10 +18,11 @@ def import_all(modules: Sequence[str]) -> None:
   for module in modules:
     try:
       importlib.import_module(module)
-    except Exception as error:  # a module may raise anything
+    # A module may raise anything, and end the process.
+    except (Exception, SystemExit) as error:
       raise UserError(
         f'--module_import {module}: {type(error).__name__}: {error}. '
-        f'{advice(module)}'
+        f'{_advice_on(error, module)}'
       ) from error
     _imported.add(module)
 
@@ -29,6 +30,25 @@ def import_all(modules: Sequence[str]) -> None:
 def is_trusted(module: str) -> bool:
   """Whether a module, or a package that it is in, was named by the user."""
   return any(f'{module}.'.startswith(f'{name}.') for name in _imported)
+
+
+def _advice_on(error: BaseException, module: str) -> str:
+  if isinstance(error, SystemExit):
+    return (
+      'The module ends the program: move what it does as a program below '
+      "`if __name__ == '__main__':`."
+    )
+  if _is_found(module):
+    return 'Python finds the module, which fails: fix it, or what it imports.'
+  return advice(module)
+
+
+def _is_found(module: str) -> bool:
+  """Whether Python finds a module, which need not have been imported."""
+  try:
+    return importlib.util.find_spec(module) is not None
+  except (ImportError, TypeError, ValueError):  # what it raises of a wrong name
+    return False
 
 
 def advice(module: str) -> str:

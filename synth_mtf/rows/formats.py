@@ -369,10 +369,21 @@ _EXPECTED = {
 }
 
 
-def parse_json(text: str, expected: str) -> Any:
-  """Parses JSON; a RowError says where it is not JSON."""
+def parse_json(
+  text: str,
+  expected: str,
+  made: Callable[[list[tuple[str, Any]]], Any] | None = None,
+) -> Any:
+  """Parses JSON; a RowError says where it is not JSON.
+
+  Args:
+    text: to parse.
+    expected: what it should be, for the message.
+    made: makes what an object becomes of its names and values; default: a dict,
+      with the last value of a name.
+  """
   try:
-    return json.loads(text)
+    return json.loads(text, object_pairs_hook=made)
   except (ValueError, RecursionError) as error:  # also for an endless integer
     raise RowError(
       f'JSON that does not parse ({error.args[0]})',
@@ -381,9 +392,16 @@ def parse_json(text: str, expected: str) -> Any:
     ) from error
 
 
-def json_row(record: Record, structure: Mapping[str, Any]) -> dict[str, Any]:
+def json_row(
+  record: Record,
+  structure: Mapping[str, Any],
+  made: Callable[[list[tuple[str, Any]]], Any] | None = None,
+) -> dict[str, Any]:
   """Parses a line as a JSON object and checks its structure."""
-  row = parse_json(record.line, 'one JSON object per line')
+  expected = 'one JSON object per line'
+  if record.line.lstrip().startswith('['):
+    raise RowError('a JSON array', f"{expected}, as `jq -c '.[]'` writes them")
+  row = parse_json(record.line, expected, made)
   check_json(row, structure)
   return row
 

@@ -36,7 +36,7 @@ class TaskFile:
   Attributes:
     path: of the file.
     name: of the task.
-    files: a path or a pattern for each split, in `folder`.
+    files: a path or a pattern for each split, in `folder` or absolute.
     readers: of each split.
     metrics: their names in T5.
     labels: of a classification, or none.
@@ -158,11 +158,13 @@ def read(path: str, known: Collection[str] | None) -> TaskFile:
       templates[name] = _template(fields[name])
   numbers = compared is Compared.NUMBERS
   readers = {}
+  files = {}
   with formats.fault_at(path, lines['files']):
     for split, file in fields['files'].items():
       formats.check_json(file, str, split)
       reader = task_readers.reader_of(file, quotes)
       readers[split] = reader(templates, labels, numbers)
+      files[split] = os.path.expanduser(file)
   names = None if known is None else {*known, fields['name']}
   mixtures = {}
   with formats.fault_at(path, lines.get('mixtures', 1)):
@@ -174,7 +176,7 @@ def read(path: str, known: Collection[str] | None) -> TaskFile:
   return TaskFile(
     path,
     fields['name'],
-    fields['files'],
+    files,
     readers,
     metrics,
     labels,
@@ -308,5 +310,7 @@ def _rates(
       hint = nearest_task(part, known)
       raise ValueError(f'unknown task or mixture {part!r}{hint}')
     number = re.fullmatch(r'(?=.*[1-9])\d*\.?\d+', str(rate))
-    formats.expect(number, f'the rate {rate!r}', 'a number such as 0.1')
+    formats.expect(
+      number, f'the rate {rate!r}', 'a number above 0, such as 0.1'
+    )
   return {part: float(rate) for part, rate in parts.items()}

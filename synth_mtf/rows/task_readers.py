@@ -115,6 +115,11 @@ class TableReader(TaskReader):
   ) -> tuple[formats.Record, Sequence[str] | None]:
     header, line = self.first_row(path)
     with formats.fault_at(path, line):
+      formats.expect(
+        header.data.strip(),
+        'an empty file',
+        f'a first line with the columns {", ".join(self.columns)}',
+      )
       names = self.fields(header)
       first = self.delimiter.join(names)
       _refuse_other_formats(first, self.columns, self.delimiter_name)
@@ -238,7 +243,8 @@ class JsonReader(TaskReader):
   """Reads JSON lines; a column is a text, a number, or true or false."""
 
   def row(self, record: formats.Record) -> dict[str, str]:
-    row = formats.json_row(record, dict.fromkeys(self.columns, object))
+    structure = dict.fromkeys(self.columns, object)
+    row = formats.json_row(record, structure, _each_name_once)
     for name in self.columns:
       value = row[name]
       # Python reads and writes NaN and Infinity, which are not in JSON.
@@ -249,6 +255,16 @@ class JsonReader(TaskReader):
         row[name] = json.dumps(value)
       formats.check_json(row[name], str, repr(name))
     return row
+
+
+def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+  """Makes a dict; a RowError if a name comes twice."""
+  made = dict(pairs)
+  if len(made) < len(pairs):
+    names = [name for name, _ in pairs]
+    (twice, *_) = (name for name in names if names.count(name) > 1)
+    raise formats.RowError(f'{twice!r} appears twice', 'it once')
+  return made
 
 
 # What quotes in TSV are: those of csv and pandas, or a part of the text.

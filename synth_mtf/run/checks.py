@@ -38,6 +38,7 @@ from synth_mtf.run import (
   ways,
 )
 from synth_mtf.storage import atomic, filesystem
+from synth_mtf.tasks import inspection
 
 
 @contextlib.contextmanager
@@ -253,6 +254,8 @@ def check_task(run: RunConfig, is_cached: bool) -> None:
     task and not is_cached and run.mode in ('train', 'eval', 'perplexity_eval')
   ):
     tasks.check([task], [run.dataset_split])
+  if task and trains:
+    inspection.check_rates(task, run.dataset_split)
   if task and run.mode == 'eval':
     _check_has_metric(task)
   vectors = tasks.settings().word_vectors

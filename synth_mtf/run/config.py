@@ -232,10 +232,10 @@ def _check_lengths(run: RunConfig) -> None:
   needed = FEATURES if needs_inputs else ('targets',)
   missing = [feature for feature in needed if feature not in lengths]
   if missing:
-    hints = [nearest(feature, lengths) for feature in missing]
+    hint = ''.join(nearest(feature, lengths) for feature in missing) or '.'
     raise UserError(
       f'utils.run.sequence_length = {run.lengths!r}: mode {run.mode!r} needs '
-      f'the length of {" and ".join(map(repr, missing))}{"".join(hints)}. Give '
+      f'the length of {" and ".join(map(repr, missing))}{hint} Give '
       '--gin_param="utils.run.sequence_length = '
       "{'inputs': 512, 'targets': 114}\"."
     )

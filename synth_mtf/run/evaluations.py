@@ -20,6 +20,7 @@ from mesh_tensorflow.transformer.dataset import EvalDataset
 
 from synth_mtf import paths, tasks
 from synth_mtf.checkpoints.folder import step_of
+from synth_mtf.errors import UserError
 from synth_mtf.host import patches
 from synth_mtf.host.run_config import RunConfig
 from synth_mtf.results import layouts, records, standard_error
@@ -215,11 +216,9 @@ class _RecordedTask:
   def _measure(
     self, metric_fn: Any, is_last: bool, targets: Any, predictions: Any
   ) -> Any:
-    scores = metric_fn(targets, predictions)
-    if isinstance(scores, tf.Summary):
-      values = {v.tag: v.simple_value for v in scores.value}
-    else:
-      values = {name: float(v) for name, v in scores.items()}
+    scores, values = _scores(
+      metric_fn, self._dataset.name, targets, predictions
+    )
     self._values.update(values)
     for name, value in values.items():
       if not math.isfinite(value):
@@ -319,6 +318,25 @@ def _record(
     console.line(_shown(result))
     run.outcome.result = _shown(result)
   run.outcome.add_written(os.path.join(folder, records.METRICS))
+
+
+def _scores(
+  metric_fn: Any, task: str, targets: Any, predictions: Any
+) -> tuple[Any, dict[str, float]]:
+  """Returns what a metric returns, which T5 writes, and the numbers in it."""
+  try:
+    scores = metric_fn(targets, predictions)
+    if isinstance(scores, tf.Summary):
+      return scores, {v.tag: v.simple_value for v in scores.value}
+    return scores, {name: float(v) for name, v in scores.items()}
+  except (UserError, MemoryError):
+    raise
+  except Exception as error:  # the metric may be a user's own
+    name = getattr(metric_fn, '__name__', metric_fn)
+    raise UserError(
+      f'the metric {name} of {task} fails: {type(error).__name__}: {error}. '
+      "Expected a dict of numbers, such as {'accuracy': 50.0}."
+    ) from error
 
 
 def why_undefined(targets: Any, predictions: Any) -> str:

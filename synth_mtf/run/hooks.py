@@ -168,6 +168,18 @@ class TrainingHook(tf.estimator.SessionRunHook):
     if self._model_dir:
       tf.summary.FileWriterCache.get(self._model_dir).flush()
 
+  def check_complete(self) -> None:
+    """Raises a UserError if training has ended early.
+
+    The host then ends it as if it were complete.
+    """
+    if self.step < self._total:
+      raise UserError(
+        f'training ended after step {self.step}, before step {self._total} '
+        '(utils.run.train_steps): the data has no more examples. `synth-mtf '
+        'tasks NAME` shows the rows of a task, and the rates of a mixture.'
+      )
+
   def _note_unmoved(self) -> None:
     """Says so if the loss has not fallen."""
     if has_fallen(self._losses):

@@ -128,7 +128,7 @@ def _run(words: Sequence[str]) -> int:
   from absl.testing import flagsaver
   from t5.models import mesh_transformer_main
 
-  from synth_mtf.host import patches
+  from synth_mtf.host import patches, user_modules
   from synth_mtf.run import (
     current,
     flags_of_model_api,
@@ -166,6 +166,7 @@ def _run(words: Sequence[str]) -> int:
       ),
       _full_disk_named(model_dir),
     ):
+      user_modules.import_all(flags.FLAGS.module_import)  # T5 would, too
       mesh_transformer_main.main(argv)
 
   separate_gin = patches.separate_gin()

@@ -48,7 +48,8 @@ def train_with_progress(
     **kwargs: as in `train_model`.
 
   Raises:
-    UserError: a seed is set without PYTHONHASHSEED, or the loss is not finite.
+    UserError: a seed is set without PYTHONHASHSEED, the loss is not finite, or
+      the data ended before the last step.
     SystemExit: a signal stopped the run; the status is 130 or 143.
   """
   run = current.run()
@@ -102,6 +103,8 @@ def train_with_progress(
     last = f'model.ckpt-{used[-1].step}' if used else 'the last checkpoint'
     console.line(f'Stopped. {last} is saved: the same command resumes from it.')
     raise SystemExit(128 + number)
+  for hook in used:
+    hook.check_complete()
 
 
 def _seed(estimator: Any, seed: int) -> None:

@@ -42,6 +42,7 @@ def chosen(*words):
 def test_a_task_of_a_module(tmp_path, monkeypatch, request):
   (tmp_path / 'module_with_a_task.py').write_text(MODULE)
   (tmp_path / 'module_that_fails.py').write_text('1 / 0')
+  (tmp_path / 'module_that_ends.py').write_text('raise SystemExit(3)')
   monkeypatch.syspath_prepend(tmp_path)
   task = '--task=task_of_a_module'
   with pytest.raises(UserError, match='unknown task or mixture'):
@@ -51,7 +52,8 @@ def test_a_task_of_a_module(tmp_path, monkeypatch, request):
   assert chosen(task).texts['encoder'] == ['a bird']
   for module, message in (
     ('nosuch', "No module named 'nosuch'.*PYTHONPATH"),
-    ('module_that_fails', 'ZeroDivisionError: division by zero'),
+    ('module_that_fails', 'ZeroDivisionError: division by zero.*which fails'),
+    ('module_that_ends', "SystemExit: 3. .*below `if __name__ == '__main__"),
     ('folder/mine.py', 'with PYTHONPATH=folder, give --module_import=mine'),
     ('', 'ValueError: Empty module name'),
     ('.relative', 'TypeError: .*PYTHONPATH'),

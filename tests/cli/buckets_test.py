@@ -58,6 +58,7 @@ PATHS = {
   *('data_dir', 'vocabulary', 'task_file', 'gin_file', 'source_gin_file'),
   *('path', 'first', 'second', 'folder', 'runs', 'out', 'input', 'attention'),
   'source',
+  'text_path',  # --text
 }
 OTHERS = {
   *('variants', 'size', 'steps', 'pretrain_steps', 'finetune_steps', 'seeds'),
@@ -93,6 +94,7 @@ NOT_REACHED = {
   *[('replay', name) for name in ('data_dir', 'vocabulary', 'task_file')],
   *[('evaluate', name) for name in ('data_dir', 'vocabulary')],
   *[('predict', name) for name in ('input', 'vocabulary')],
+  *[(name, 'text_path') for name in ('cache', 'tasks')],
   ('finetune', 'data_dir'),
   ('checkpoint export', 'vocabulary'),
   ('checkpoint import', 'gin_file'),
@@ -251,7 +253,7 @@ def test_an_argument(name, dest, status, given, tmp_path):
   if name == 'checkpoint import' and dest == 'path':
     words = words.replace('{hf}', '{path}')
   if f'{{{dest}}}' not in words:
-    words += f' --{dest}={{{dest}}}'
+    words += f' --{dest.removesuffix("_path")}={{{dest}}}'
   if name in GO_ON and dest in ('vocabulary', 'task_file'):
     words += ' --text=a'
   if dest in ('input', 'attention', 'data_dir'):

@@ -232,11 +232,17 @@ def test_faults_of_the_data_are_found_before_anything_is_written(tmp_path):
   official_files.write_samples(data)
   sst = data / 'glue' / 'SST-2' / 'train.tsv'
   sst.write_text('sentence\tlabel\na warm film \t7\n')  # no class
-  before = content(data)
+  rte = data / 'glue' / 'RTE' / 'train.tsv'
+  rte.write_text('index\tsentence1\n0\ta\n')
   out = tmp_path / 'run'
   status, _, err = run('demo', '--data_dir', data, '--out', out)
   assert status == 2
-  assert f'{sst}:2: ' in err and 'corpus/' in err
+  assert 'no file corpus/' in err  # before TensorFlow is loaded
+  official_files.write_text(data, 20)
+  before = content(data)
+  status, _, err = run('demo', '--data_dir', data, '--out', out)
+  assert status == 2
+  assert f'{sst}:2: ' in err and f'{rte}:' in err
   assert not out.exists()
   assert content(data) == before
 

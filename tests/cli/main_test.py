@@ -87,7 +87,7 @@ def test_help_of_transformer_lists_the_flags_of_t5_and_ours():
     ('demo --eval_examples some', '1 or more'),
     ('demo --pretrain_steps -1', '1 or more'),
     ('demo --seeds 0 -1', '0 or more'),
-    ('vocabulary --size=-4 --out=v', "'-4': expected a number, 1 or more"),
+    ('vocabulary --size=-4 --out=v', "'-4': expected a number, 4 or more"),
     ('cost --model_parallelism=0', "'0': expected a number, 1 or more"),
   ],
 )
@@ -217,16 +217,19 @@ def test_a_closed_pipe_ends_a_command_quietly(monkeypatch, capsys, words):
   assert capsys.readouterr().err == ''
 
 
+def status_of(words):
+  try:
+    return cli.main(words)
+  except SystemExit as end:  # of argparse
+    return end.code
+
+
 @pytest.mark.skipif(not os.path.exists('/dev/full'), reason='of Linux')
 @pytest.mark.parametrize('words', [['tasks', 'nothing'], ['nothing'], []])
 def test_a_message_that_cannot_be_written_keeps_the_status(monkeypatch, words):
   with open('/dev/full', 'w', buffering=1) as full:
     monkeypatch.setattr(sys, 'stderr', full)
-    try:
-      status = cli.main(words)
-    except SystemExit as end:  # of argparse
-      status = end.code
-  assert status == 2
+    assert status_of(words) == 2
 
 
 def test_a_user_may_have_no_home(monkeypatch):

@@ -8,6 +8,8 @@ import seqio
 import tensorflow_datasets as tfds
 
 from synth_mtf import tasks
+from synth_mtf.errors import UserError
+from synth_mtf.tasks import inspection
 from tests.cli.command import run
 from tests.tasks import folder
 
@@ -34,6 +36,10 @@ for name in ('own_a', 'own_b'):
   )
 RATES = [('own_a', lambda _: 3.0), ('own_b', seqio.mixing_rate_num_examples)]
 seqio.MixtureRegistry.add('own_mix', RATES)
+for name, rate in {
+  'none': 0.0, 'negative': -1.0, 'nan': float('nan'), 'fails': lambda _: 1 / 0
+}.items():
+  seqio.MixtureRegistry.add(f'own_{name}', [('own_a', rate)])
 """
 
 
@@ -42,7 +48,8 @@ def module(tmp_path, monkeypatch):
   (tmp_path / 'own_tasks.py').write_text(MODULE)
   monkeypatch.syspath_prepend(tmp_path)
   yield '--module_import=own_tasks'
-  seqio.MixtureRegistry.remove('own_mix')
+  for name in ('mix', 'none', 'negative', 'nan', 'fails'):
+    seqio.MixtureRegistry.remove(f'own_{name}')
   for name in ('own_a', 'own_b'):
     seqio.TaskRegistry.remove(name)
 
@@ -58,6 +65,17 @@ def test_tasks_of_a_module(module, tmp_path):
   assert (status, 'own_b  train' in report) == (0, True)
   _, _, error = run('tasks', 'own_mix', '--module_import=nosuch')
   assert '--module_import nosuch: ModuleNotFoundError: No module' in error
+  for name, message in (
+    ('none', r'all rates of the mixture own_none are 0 \(own_a\)'),
+    ('negative', 'own_a in the mixture own_negative is -1.0; expected a numb'),
+    ('nan', 'own_a in the mixture own_nan is nan; expected a number that'),
+    ('fails', 'own_a in the mixture own_fails fails: ZeroDivisionError: div'),
+  ):
+    with pytest.raises(UserError, match=message):
+      inspection.check_rates(f'own_{name}', 'train')
+  inspection.check_rates('own_mix', 'train')
+  _, _, error = run('tasks', 'own_fails', module)
+  assert 'fails: ZeroDivisionError' in error
 
 
 def show(*words):
@@ -157,7 +175,6 @@ def test_text_that_changes(tmp_path):
     path.write_text(f'There were many {word}.\n\nSome sang.\n')
     status, report = show(folder.TEXT, f'--text={path}', '--vocabulary=bytes')
     assert (status, word in report) == (0, True)
-  assert _line(report, folder.TEXT)[:2] == [folder.TEXT, 'train']
 
 
 def test_a_mixture_with_its_rates(data_dir):

@@ -152,6 +152,20 @@ def test_commands_work_from_another_folder(day, monkeypatch):
   assert f'--vocabulary={day}/runs/rv/vocabulary.model' in out
 
 
+def test_a_path_may_have_a_comma(day):
+  """Of the settings with paths, only that of task files names several."""
+  (day / 'a,b').symlink_to('runs')
+  words = 'a,b/new', '--from=a,b/rv', '--task_file=mood.yaml', '--dry_run'
+  origin = day / 'runs/rv' / records.ORIGINS
+  before = origin.read_text()
+  origin.write_text(before.replace('=runs/rv/voc', '=a,b/rv/voc'))
+  try:
+    out, _ = run('finetune', *words)
+  finally:
+    origin.write_text(before)
+  assert '--vocabulary=a,b/rv/vocabulary.model' in out
+
+
 def test_a_variant_may_be_a_file_of_the_user(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   with pytest.raises(UserError, match="no variant 'Mine'"):
@@ -163,6 +177,7 @@ def test_a_variant_may_be_a_file_of_the_user(tmp_path, monkeypatch):
 
 # In the folder of the day; {} is a new folder.
 REFUSED = [
+  ('pretrain runs/x=[1] --variant=R --text=my.txt', 'for a pattern and would'),
   ('pretrain runs/rv --variant=R', 'model of --variant=R+V, not R: leave'),
   ('pretrain runs/rv --size=small', 'model of --size=tiny, not small: leave'),
   ('pretrain runs/sent', 'was finetuned from runs/rv/model.ckpt-2: continue'),

@@ -20,6 +20,7 @@ from mesh_tensorflow.transformer.dataset import EvalDataset
 import synth_mtf
 import synth_mtf.recorded  # noqa: F401 (it records)
 from synth_mtf import paths
+from synth_mtf.errors import UserError
 from synth_mtf.results import records
 from synth_mtf.results.standard_error import spread
 from synth_mtf.run import current, evaluations, output
@@ -85,7 +86,14 @@ def estimator(tmp_path, monkeypatch):
   return utils.get_estimator()
 
 
-def evaluate(estimator, model_dir, task='cola', folder=None, **settings):
+def evaluate(
+  estimator,
+  model_dir,
+  task='cola',
+  folder=None,
+  metrics=None,
+  **settings,
+):
   """Evaluates a task at two checkpoints as the host does."""
   utils.eval_model(
     estimator,
@@ -95,7 +103,7 @@ def evaluate(estimator, model_dir, task='cola', folder=None, **settings):
     'validation',
     str(model_dir),
     lambda **unused: [
-      EvalDataset(task, examples, read_number, [accuracy, ones])
+      EvalDataset(task, examples, read_number, metrics or [accuracy, ones])
     ],
     folder,
     STEPS,
@@ -144,6 +152,22 @@ def test_metrics_and_predictions_of_examples(estimator, tmp_path):
   }
   inputs = (folder / 'cola_inputs').read_text().splitlines()
   assert inputs == [f'sentence {number}' for number in range(4)]
+
+
+@pytest.mark.parametrize(
+  'returned, message',
+  [
+    (lambda: 1 / 0, 'ZeroDivisionError: division by zero'),
+    (lambda: 3, 'AttributeError: .*Expected a dict of numbers'),
+    (lambda: {'good': 'yes'}, "ValueError: .*'yes'"),
+  ],
+)
+def test_a_metric_that_fails_is_named(estimator, tmp_path, returned, message):
+  def mine(targets, predictions):
+    return returned()
+
+  with pytest.raises(UserError, match=f'metric mine of cola fails: {message}'):
+    evaluate(estimator, tmp_path, metrics=[mine])
 
 
 def test_generated_samples_are_recorded_as_such(estimator, tmp_path):

@@ -611,6 +611,25 @@ def _one_weight(features, labels, mode, config):
   )
 
 
+def train_on(rows, estimator):
+  def dataset(sequence_length, vocabulary, dataset_split):
+    return tf.data.Dataset.from_generator(
+      rows, output_signature={'targets': tf.TensorSpec([4], tf.float32)}
+    )
+
+  training.train_with_progress(
+    estimator, None, {'targets': 4}, 1, dataset, 10**6, None
+  )
+
+
+def test_training_without_examples_is_an_error(tmp_path):
+  """The host ends it as if it were complete."""
+  estimator = tf.estimator.Estimator(_one_weight, str(tmp_path))
+  message = 'ended after step 0, before step 1000000 .*no more examples'
+  with pytest.raises(UserError, match=message):
+    train_on(list, estimator)
+
+
 @pytest.mark.slow  # takes over this process's signals
 @pytest.mark.parametrize(
   'asks, status',
@@ -633,15 +652,8 @@ def test_a_stopped_run_exits_with_the_status_of_its_signal(
         asks(hosts)
       yield {'targets': np.ones([4], np.float32)}
 
-  def dataset(sequence_length, vocabulary, dataset_split):
-    return tf.data.Dataset.from_generator(
-      rows, output_signature={'targets': tf.TensorSpec([4], tf.float32)}
-    )
-
   with pytest.raises(SystemExit) as stopped:
-    training.train_with_progress(
-      estimator, None, {'targets': 4}, 1, dataset, 10**6, None
-    )
+    train_on(rows, estimator)
   assert stopped.value.code == status
   last = Folder(str(tmp_path)).latest()
   assert last

@@ -183,7 +183,8 @@ def test_a_large_task_file_is_refused_at_once(file):
     (ROW.replace(b'true', b'NaN'), "'hypothesis': 'NaN'; expected a string"),
     (ROW.replace(b'true', b'-Infinity'), "'hypothesis': '-Infinity'; expec"),
     (ROW.replace(b'true', b'1e999'), "'hypothesis': 'Infinity'; expected a"),
-    (b'[' + ROW.strip() + b']', 'row: .*; expected an object'),
+    (b'[' + ROW.strip() + b']', 'a JSON array; expected .*per line, as `jq'),
+    (ROW.replace(b'{', b'{"label": 0,'), "'label' appears twice"),
     (ROW.replace(b'"maybe"', b'3'), "the label '3'; expected one of: 0 or yes"),
     (b'{', 'JSON that does not parse'),
   ],
@@ -194,6 +195,13 @@ def test_a_fault_of_a_row_has_its_line(file, row, message):
     tasks.check(['nli'], ['validation'])
   status, report, _ = command.run('doctor', f'--task_file={file}')
   assert (status, f'{path}:2: ' in report) == (1, True)
+
+
+def test_a_path_may_begin_with_the_home_folder(file, monkeypatch):
+  monkeypatch.setenv('HOME', str(file.parent))
+  write(file, FILE.replace('data/dev', '~/data/dev').encode())
+  write(file.parent / 'data/dev.jsonl', ROW)
+  assert tasks.check(['nli'], ['validation']) == []
 
 
 def test_a_column_that_is_not_used_may_lack_a_value(file):
@@ -336,6 +344,7 @@ def test_quotes_of_csv_in_tsv_are_reported(file):
     ('d.tsv', '{"premise": "x"}\n', '1: JSON: .*must end in .jsonl or .ndjson'),
     ('d.tsv', '"premise"\t"hypothesis"\t"label"\n', '1: columns in quotes'),
     ('d.csv', 'premise,hypothesis\n', "1: a first line without the column 'l"),
+    ('d.csv', '\n', '1: an empty file; expected a first line with the columns'),
     (
       'd.csv',
       'premise,hypothesis,label\na,b,y\nc,"d\ne,f\n',

@@ -63,6 +63,17 @@ def test_too_few_pieces_for_the_characters(tmp_path):
     vocabulary.train(_TEXTS, tmp_path / 'none.model', 9)
 
 
+def test_a_trainer_that_is_killed(tmp_path, monkeypatch):
+  """As the system does that has no memory left."""
+  monkeypatch.setattr(
+    vocabulary, '_TRAINER', 'import os; os.kill(os.getpid(), 9)'
+  )
+  with pytest.raises(
+    UserError, match='this text: signal 9 ended the trainer. '
+  ):
+    vocabulary.train(_TEXTS, tmp_path / 'none.model', 60)
+
+
 @pytest.mark.parametrize(
   'ids, found', [({'eos_id': 3}, 'eos_id 3'), ({'pad_id': 4}, 'pad_id 4')]
 )
