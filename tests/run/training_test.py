@@ -453,7 +453,7 @@ class TestSavingBehind:
   )
   def test_an_error_of_writing_ends_the_run(self, tmp_path, broken, last):
     writing = WritingBehind(Hosts())
-    done = []
+    done: list[int] = []
 
     def tick():
       while writing.is_busy:
