@@ -40,6 +40,7 @@ def test_version_and_list_of_commands(capsys):
   assert run() == (2, '', text)
 
 
+@pytest.mark.slow  # starts a process
 def test_no_garbage_is_looked_for_at_the_end():
   program = """
 class Garbage:
