@@ -292,4 +292,13 @@ PARTS = {
     params=[*_NO_DROPOUT, *_NO_BIAS],
     window=8,
   ),
+  'p': Part(
+    claim='Translation with the systems of Table 2.',
+    tasks=[TRANSLATION],
+    metric=PERPLEXITY,
+    lengths=(48, 40),
+    steps=400,
+    models=_of('V', 'Fix', 'R', 'FR', 'D', 'FD', 'R+D', 'R+V', 'D+V'),
+    params=_NO_DROPOUT,
+  ),
 }

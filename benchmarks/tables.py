@@ -416,6 +416,7 @@ TABLES = {
       Column('dialogue', part('m'), mean()),
     ]
   ),
+  'translation, Table 2': Table([Column('log perplexity', part('p'), mean())]),
   'tpu, one block': Table(_compiled('one_block', '.2f')),
   'tpu': Table(
     [

@@ -336,6 +336,7 @@ SOURCES: Mapping[str, Callable[[], Source]] = {
   'l, imdb': _part(_CLASSES, 'l', 'imdb', 300, 0.693),
   'm': _part('dialogue', 'm', planned=600),
   'n': _windows,
+  'p': _part('translation', 'p', planned=400),
   'compiled': _compiled,
   'counted': _counted,
   'counted, translation': _parameters('translation'),
@@ -361,16 +362,16 @@ RULES: Mapping[str, Rule] = {
     'parameters', printed('counted, lm1b', 'lm1b')
   ),
   'A fixed random alignment already learns the task, behind V': Rule(
-    'translation', ahead('c', 'V', 'Fix')
+    'translation', ahead('p', 'V', 'Fix')
   ),
-  'R alone is close to V': Rule('translation', like('c', 'V', 'R')),
-  'FR is as good as R': Rule('translation', no_worse('c', 'FR', 'R')),
-  'D and FD are close to V': Rule('translation', like('k', 'V', 'D', 'FD')),
+  'R alone is close to V': Rule('translation', like('p', 'V', 'R')),
+  'FR is as good as R': Rule('translation', no_worse('p', 'FR', 'R')),
+  'D and FD are close to V': Rule('translation', like('p', 'V', 'D', 'FD')),
   'R+V is the best in translation': Rule(
-    'translation', ahead('c', 'R+V', 'V', 'D+V')
+    'translation', ahead('p', 'R+V', 'V', 'D+V')
   ),
   'R+D is as good as V in En-De': Rule(
-    'translation', no_worse('c', 'R+D', 'V')
+    'translation', no_worse('p', 'R+D', 'V')
   ),
   'Dialogue: R and D beat V, which hurts mixtures': Rule(
     'dialogue',
