@@ -10,4 +10,3 @@ from synth_mtf.run import checks
 patches.each_run_inside(checks.checked_run)
 patches.types_of_gin(checks.takes_types_of_gin)
 patches.leave_out_byte_order_marks()
-patches.prune_before_placing()

@@ -137,7 +137,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
       self.send_header(name, value)
     self.send_header('Content-Length', str(len(answer.body)))
     self.end_headers()
-    self.wfile.write(answer.body)
+    if self.command != 'HEAD':
+      self.wfile.write(answer.body)
 
   def _body(self) -> bytes:
     if self.headers.get('Transfer-Encoding') != 'chunked':
@@ -149,7 +150,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     self.rfile.readline()
     return b''.join(chunks)
 
-  do_DELETE = do_GET = do_POST = do_PUT = _answer  # noqa: N815
+  do_DELETE = do_GET = do_HEAD = do_POST = do_PUT = _answer  # noqa: N815
 
   def handle(self) -> None:
     with contextlib.suppress(OSError):  # the process that asked has ended
@@ -235,6 +236,8 @@ class Objects:
       case 'PUT', [bucket, name]:
         self.write(bucket, name, request.body)
         return Answer()
+      case 'HEAD', [bucket, *names]:
+        return Answer(self.read(bucket, '/'.join(names)))
       case 'GET', [bucket, *names]:
         content = self.read(bucket, '/'.join(names))
         return _part(content, request.headers['Range'])

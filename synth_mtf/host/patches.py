@@ -318,21 +318,6 @@ def each_estimator_changed_by(change: Callable[[Any], Any]) -> Iterator[None]:
     changes.remove(change)
 
 
-def prune_before_placing() -> None:
-  """Lets each session of a run place and optimize only what a call computes.
-
-  By default each of the first calls, some ten, starts from the whole graph:
-  a sixth of the time until the first step.
-  """
-
-  def pruned(estimator: Any) -> Any:
-    options = estimator._session_config.graph_options  # noqa: SLF001
-    options.place_pruned_graph = True
-    return estimator
-
-  change_each_estimator(pruned)
-
-
 def change_lines_read(change: Callable[[list[str]], list[str]]) -> None:
   """Passes the lines of each text file that T5 decodes to a function."""
   _changes_of('get_inputs_from_file').append(change)

@@ -39,6 +39,8 @@ def used(devices: Devices) -> Iterator[None]:
     if not devices.hosts.is_alone:
       _share_order_of_data(devices.hosts)
     config = made._session_config  # noqa: SLF001
+    # The default places all operations, but the devices alone run the program.
+    config.graph_options.place_pruned_graph = True
     config.device_count['GPU'] = 0  # its memory is JAX's
     patches.before_training(made, programs.end_at)
     return made

@@ -156,17 +156,6 @@ def test_each_estimator_is_changed_in_order(monkeypatch):
   assert utils.get_estimator('made') == ['made']
 
 
-def test_sessions_prune_before_they_place(monkeypatch):
-  def make() -> types.SimpleNamespace:
-    return types.SimpleNamespace(_session_config=tf1.ConfigProto())
-
-  monkeypatch.setattr(utils, 'get_estimator', make)
-  patches.prune_before_placing()
-  made = utils.get_estimator()
-  options = made._session_config.graph_options  # noqa: SLF001
-  assert options.place_pruned_graph
-
-
 def test_layers_of_a_class_are_computed_by_their_equivalents():
   class Layer:
     def call(self, x):

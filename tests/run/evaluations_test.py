@@ -81,7 +81,6 @@ def estimator(tmp_path, monkeypatch):
     evaluate=evaluate,
     export_saved_model=lambda folder: f'{folder}/170000'.encode(),
     eval_dir=lambda name: str(tmp_path / f'eval_{name}'),
-    _session_config=tf.ConfigProto(),
   )
   monkeypatch.setattr(utils.get_estimator, '_function', lambda: made)
   return utils.get_estimator()
