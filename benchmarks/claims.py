@@ -34,8 +34,8 @@ Each model trains with each seed in <out>/<part>/<task>/<model>/seed_<n>, which
 `synth-mtf table`, `plot` and `report` read. A second call skips finished models
 and resumes interrupted ones. <out>/<part>.json has the numbers of the seeds,
 their means and standard deviations. Parts read from --data_dir: text below
-corpus/ (c, f, g, n, o), a language pair in the folder of wmt14_en_de (g, k, p), AG
-News and IMDB (l), PersonaChat (m).
+corpus/ (c, f, g, n, o), a language pair in the folder of wmt14_en_de (g, k, p),
+AG News and IMDB (l), PersonaChat (m).
 
 By default, one model trains on each core at a time. With --device, one model
 after another trains on a device that JAX finds, as with `synth-mtf transformer
