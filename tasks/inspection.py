@@ -92,11 +92,11 @@ def check_rates(name: str, split: str) -> None:
     return
   tasks = [task for task in mixture.tasks if split in task.splits]
   rates = {task.name: rate(mixture, task) for task in tasks}
-  for task, one in rates.items():
-    if not 0 <= one < math.inf:
+  for task_name, number in rates.items():
+    if not 0 <= number < math.inf:
       raise UserError(
-        f'the rate of {task} in the mixture {name} is {one}; expected a number '
-        'that is not negative'
+        f'the rate of {task_name} in the mixture {name} is {number}; expected '
+        'a number that is not negative'
       )
   if not any(rates.values()):
     raise UserError(

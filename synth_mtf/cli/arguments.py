@@ -28,10 +28,8 @@ _DATA_FOLDER = (
 _TASK_FILE = '"Your own task" in docs/data.md shows such a file'
 _DATA_ENDINGS = ('.csv', '.tsv', '.txt', '.json', '.jsonl', '.ndjson')
 
-_FOR_WORDS = (
-  '--from',
-  '--text',
-)  # what a word without a flag is often meant for
+# What a word without a flag is often meant for.
+_FOR_WORDS = ('--from', '--text')
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter):

@@ -12,7 +12,14 @@ from synth_mtf.results import printing
 _HEADERS = ('task', 'split', 'rows', 'released', 'faults', 'digest', 'files')
 # Rows are counted and printed one by one, so widths cannot depend on them.
 _LINE = '{:38}  {:21}  {:>11}  {:20}  {:>6}  {:16}  {}'
-_SETTINGS = ('data_dir', 'vocabulary', 'skip_bad_rows', 'task_file')
+# What the environment calls the values of flags.
+_VARIABLES = {
+  'data_dir': 'SYNTH_MTF_DATA_DIR',
+  'vocabulary': 'SYNTH_MTF_VOCABULARY',
+  'skip_bad_rows': 'SYNTH_MTF_SKIP_BAD_ROWS',
+  'task_file': 'SYNTH_MTF_TASK_FILE',
+  'text_path': 'SYNTH_MTF_TEXT',
+}
 _MOST_FILES = 4
 _MOST_LINES = 50  # of oddities and of faults
 
@@ -81,11 +88,10 @@ def use(args: argparse.Namespace) -> None:
 
   Commands that do not have the flags keep the user's.
   """
-  for name in (*_SETTINGS, 'text_path'):
-    value = getattr(args, name, None)
+  for flag, variable in _VARIABLES.items():
+    value = getattr(args, flag, None)
     if value:
-      setting = name.removesuffix('_path')
-      os.environ[f'SYNTH_MTF_{setting.upper()}'] = str(value)
+      os.environ[variable] = str(value)
 
 
 def check_task_files(args: argparse.Namespace) -> None:
