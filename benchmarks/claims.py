@@ -53,7 +53,6 @@ import os
 import pathlib
 import shlex
 import statistics
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -61,7 +60,7 @@ from typing import Any
 import pandas as pd
 import tensorflow as tf
 
-from benchmarks._worker import HERE
+from benchmarks import _forks
 from benchmarks.claims_parts import PARTS, PERPLEXITY, Model, Part
 from benchmarks.windows import share_within
 from synth_mtf.results import runs
@@ -69,12 +68,7 @@ from synth_mtf.results import runs
 _CHECKPOINTS = 10  # saved during training
 # As without --device.
 _ACTIVATIONS = "utils.get_variable_dtype.activation_dtype = 'float32'"
-# Runs the `synth-mtf` of this checkout.
-_COMMAND = """import sys
-from synth_mtf import cli
-sys.argv[0] = 'synth-mtf'
-sys.exit(cli.main())
-"""
+_ONE_THREAD = {f'TF_NUM_{x}_THREADS': '1' for x in ('INTRAOP', 'INTEROP')}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +164,7 @@ class Training:
       *params,
     )
     words = [
-      *(sys.executable, '-c', _COMMAND, 'transformer'),
+      'transformer',
       '--module_import=benchmarks.claims_tasks',
       f'--model_dir={self.folder}',
       *self.options,
@@ -182,15 +176,9 @@ class Training:
     ]
     self.folder.mkdir(parents=True, exist_ok=True)
     log = self.folder / 'log.txt'
-    threads = {f'TF_NUM_{x}_THREADS': '1' for x in ('INTRAOP', 'INTEROP')}
-    environment = {**os.environ, **threads, 'PYTHONHASHSEED': '0'}
-    with log.open('a', encoding='utf-8') as file:
-      failed = subprocess.run(
-        words, cwd=HERE, env=environment, stdout=file, stderr=file, check=False
-      ).returncode
-    if failed:
+    if _forks.run(words, log, _ONE_THREAD):
       raise SystemExit(
-        f'{shlex.join(words)}\nhas failed: see {log}, which ends\n'
+        f'synth-mtf {shlex.join(words)}\nhas failed: see {log}, which ends\n'
         f'{log.read_text()[-2000:]}'
       )
     (result,) = runs.read(str(self.folder))
@@ -363,4 +351,5 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 if __name__ == '__main__':
+  os.environ['PYTHONHASHSEED'] = '0'  # of all trainings
   main(sys.argv[1:])
