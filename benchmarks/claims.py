@@ -34,8 +34,8 @@ Each model trains with each seed in <out>/<part>/<task>/<model>/seed_<n>, which
 `synth-mtf table`, `plot` and `report` read. A second call skips finished models
 and resumes interrupted ones. <out>/<part>.json has the numbers of the seeds,
 their means and standard deviations. Parts read from --data_dir: text below
-corpus/ (c, f, g, n, o), a language pair in the folder of wmt14_en_de (g, k, p),
-AG News and IMDB (l), PersonaChat (m).
+corpus/ (c, f, g, n), a language pair in the folder of wmt14_en_de (g, k, p),
+AG News and IMDB (l), PersonaChat (m), LM1B (q), CNN/DailyMail (r).
 
 By default, one model trains on each core at a time. With --device, one model
 after another trains on a device that JAX finds, as with `synth-mtf transformer
@@ -58,11 +58,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pandas as pd
-import tensorflow as tf
 
 from benchmarks import _forks
 from benchmarks.claims_parts import PARTS, PERPLEXITY, Model, Part
 from benchmarks.windows import share_within
+from synth_mtf.attention import file
 from synth_mtf.results import runs
 
 _CHECKPOINTS = 10  # saved during training
@@ -81,7 +81,8 @@ class Training:
     model: its row in the table.
     seed: seed of the data, initial values and dropout.
     folder: folder for its checkpoints.
-    options: flags for `synth-mtf transformer`, which all trainings share.
+    data: flags for the data, which all trainings share.
+    device: flags of `synth-mtf transformer`, likewise.
   """
 
   part: Part
@@ -89,7 +90,8 @@ class Training:
   model: Model
   seed: int
   folder: pathlib.Path
-  options: Sequence[str]
+  data: Sequence[str]
+  device: Sequence[str]
 
   def train(self, steps: int) -> None:
     """Trains up to a number of steps, unless already done."""
@@ -123,21 +125,19 @@ class Training:
         return -one.value if one.metric == PERPLEXITY else one.value
     raise SystemExit(f'{self.folder}: no {self.part.metric}')
 
-  def shares(self, window: int) -> dict[str, list[list[float]]]:
-    """Returns where R looks, for each table: pairs of steps and shares."""
-    found = collections.defaultdict(list)
-    lengths = dict(zip(('inputs', 'targets'), self.part.lengths, strict=True))
-    for path in self.folder.glob('model.ckpt-*.index'):
-      step = int(path.stem.rpartition('-')[2])
-      checkpoint = tf.train.load_checkpoint(str(path.with_suffix('')))
-      for name in checkpoint.get_variable_to_shape_map():
-        if name.endswith('/random/R'):
-          is_encoder = name.startswith('encoder')
-          length = lengths['inputs' if is_encoder else 'targets']
-          table = checkpoint.get_tensor(name)[:, :length, :length]
-          share = share_within(table, window, causal=not is_encoder)
-          found[name].append([step, round(share, 5)])
-    return {name: sorted(found[name]) for name in sorted(found)}
+  def share(self, step: int, window: int) -> float:
+    """Returns the share of self-attention within a window, on held-out rows."""
+    path = self.folder / f'attention_{step}.npz'
+    if not path.exists():
+      self._run(
+        *('attention', str(self.folder), f'--step={step}', f'--out={path}'),
+        *(f'--task={self.task}', f'--split={self.part.held_out}'),
+        *('--examples=32', '--module_import=benchmarks.claims_tasks'),
+        *self.data,
+      )
+    attention = file.read(str(path))
+    stacks = [x for name, x in attention.stacks.items() if name != 'cross']
+    return statistics.fmean(share_within(x.weights, window) for x in stacks)
 
   @property
   def steps_per_second(self) -> float:
@@ -163,26 +163,29 @@ class Training:
       *self.model.params,
       *params,
     )
-    words = [
-      'transformer',
-      '--module_import=benchmarks.claims_tasks',
+    self.folder.mkdir(parents=True, exist_ok=True)
+    self._run(
+      *('transformer', '--module_import=benchmarks.claims_tasks'),
       f'--model_dir={self.folder}',
-      *self.options,
+      *self.data,
+      *self.device,
       '--gin_file=sizes/tiny.gin',
       *(f'--gin_file=variants/{one}.gin' for one in self.model.variants),
       f'--gin_file=runs/{run}.gin',
       '--gin_file=runs/cpu.gin',
       *(f'--gin_param={binding}' for binding in bindings),
-    ]
-    self.folder.mkdir(parents=True, exist_ok=True)
+    )
+    (result,) = runs.read(str(self.folder))
+    done.write_text(str(result.steps_per_second or 0.0))
+
+  def _run(self, *words: str) -> None:
+    """Runs `synth-mtf` on one core; its output goes to log.txt."""
     log = self.folder / 'log.txt'
     if _forks.run(words, log, _ONE_THREAD):
       raise SystemExit(
         f'synth-mtf {shlex.join(words)}\nhas failed: see {log}, which ends\n'
         f'{log.read_text()[-2000:]}'
       )
-    (result,) = runs.read(str(self.folder))
-    done.write_text(str(result.steps_per_second or 0.0))
 
 
 def main(argv: Sequence[str]) -> None:
@@ -214,19 +217,19 @@ def _trainings(
   vocabulary = args.vocabulary  # a file, or a name such as 'bytes'
   if os.path.exists(vocabulary):
     vocabulary = os.path.abspath(vocabulary)
-  options = [f'--vocabulary={vocabulary}']
+  data = [f'--vocabulary={vocabulary}']
   if args.data_dir:
-    options.append(f'--data_dir={os.path.abspath(args.data_dir)}')
+    data.append(f'--data_dir={os.path.abspath(args.data_dir)}')
+  device = []
   if args.device:
-    options.append(f'--device={args.device}')
-    options.append(f'--gin_param={_ACTIVATIONS}')
+    device = [f'--device={args.device}', f'--gin_param={_ACTIVATIONS}']
   for task in args.tasks or part.tasks:
     for model in part.models:
       for seed in args.seeds:
         if args.models and model.name not in args.models:
           continue
         folder = args.out / letter / task / model.folder / f'seed_{seed}'
-        yield Training(part, task, model, seed, folder, options)
+        yield Training(part, task, model, seed, folder, data, device)
 
 
 def _compare(
@@ -267,17 +270,14 @@ def _compare(
       row |= of_seeds('equal_time', several, equal_time)
       row['equal_time_steps'] = at
       row['paper'] = part.paper.get(name)
+    if window := part.window:
+      row['window'] = window
+      row |= of_seeds('share_at_first', several, lambda t: t.share(0, window))
+      row |= of_seeds('share', several, lambda t: t.share(part.steps, window))
     rows.append(row)
-  shares: dict[str, Any] = {}
-  if part.window:
-    shares['window'] = part.window
-    shares['shares'] = {
-      f'{t.model.name}, seed {t.seed}': t.shares(part.window) for t in trainings
-    }
   return {
     'steps': part.steps,
     'seeds': sorted({training.seed for training in trainings}),
-    **shares,
     'rows': rows,
     'agreement': agreement(
       {row['model']: row['value'][0] for row in rows}, part.paper or {}

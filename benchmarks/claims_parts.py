@@ -48,7 +48,8 @@ class Part:
   # 'aligned' (encoder only).
   model_type: str = 'bitransformer'
   held_out: str = 'validation'  # the split that is evaluated
-  # If set, R's attention to tokens at most this far away is measured, too.
+  # If set, the attention to tokens at most this far away is measured, too,
+  # before training and after it.
   window: int | None = None
   # The paper's results by model. If set, models are also evaluated after the
   # training time of V.
@@ -251,7 +252,7 @@ PARTS = {
     claim='Encoders that classify texts.',
     tasks=['synth_ag_news_class', 'synth_imdb_reviews_class'],
     metric=PERPLEXITY,
-    steps=300,
+    steps=100,
     lengths=(128, 128),
     models=_of('V', 'Linformer', 'FR', 'FR+V'),
     params=[
@@ -273,23 +274,14 @@ PARTS = {
     params=_NO_DROPOUT,
   ),
   'n': Part(
-    claim='Where R looks in a language model.',
+    claim='Where language models look.',
     tasks=['claims_text_lm'],
     metric=PERPLEXITY,
     lengths=(128, 128),
     steps=2000,
-    models=_of('R'),
-    params=[*_NO_DROPOUT, *_NO_BIAS],
+    models=[Model('R', ['random'], _NO_BIAS), *_of('V')],
+    params=_NO_DROPOUT,
     model_type='lm',
-    window=8,
-  ),
-  'o': Part(
-    claim='Where R looks in span corruption.',
-    tasks=[TEXT],
-    metric=PERPLEXITY,
-    steps=2000,
-    models=_of('R'),
-    params=[*_NO_DROPOUT, *_NO_BIAS],
     window=8,
   ),
   'p': Part(
@@ -299,6 +291,26 @@ PARTS = {
     lengths=(48, 40),
     steps=400,
     models=_of('V', 'Fix', 'R', 'FR', 'D', 'FD', 'R+D', 'R+V', 'D+V'),
+    params=_NO_DROPOUT,
+  ),
+  'q': Part(
+    claim='Language models of sentences with systems of Table 2.',
+    tasks=['synth_lm1b'],
+    metric=PERPLEXITY,
+    lengths=(64, 64),
+    steps=400,
+    models=_of('V', 'Fix', 'R', 'D', 'R+V', 'D+V'),
+    params=_NO_DROPOUT,
+    model_type='lm',
+    held_out='test',
+  ),
+  'r': Part(
+    claim='Summaries with the systems of Table 3, and R+D.',
+    tasks=['synth_cnn_dailymail_v002'],
+    metric=PERPLEXITY,
+    lengths=(96, 32),
+    steps=400,
+    models=_of('V', 'R', 'D', 'R+D', 'R+V', 'D+V'),
     params=_NO_DROPOUT,
   ),
 }

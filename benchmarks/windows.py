@@ -1,4 +1,4 @@
-"""How much of the attention of R is near: the share within a window."""
+"""How much of attention is near: the share within a window."""
 
 from typing import Any
 
@@ -8,19 +8,14 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 
-def share_within(logits: Array, window: int, causal: bool) -> float:
+def share_within(weights: Array, window: int) -> float:
   """Returns the mean share of the weights of tokens at most so far away.
 
   Args:
-    logits: [heads, length, memory_length].
+    weights: [..., queries, memory]; those of a query sum to 1.
     window: the largest distance that counts.
-    causal: whether a token sees itself and those before it alone.
   """
-  _, length, memory_length = logits.shape
-  distance = np.arange(length)[:, None] - np.arange(memory_length)
-  visible = (distance >= 0) | (not causal)
-  logits = np.where(visible, logits.astype(np.float64), -np.inf)
-  weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-  weights /= weights.sum(axis=-1, keepdims=True)
-  near = np.abs(distance) <= window
-  return float((weights * near).sum(axis=-1).mean())
+  *_, queries, memory = weights.shape
+  distance = np.abs(np.arange(queries)[:, None] - np.arange(memory))
+  near = weights * (distance <= window)
+  return float(near.sum(axis=-1, dtype=np.float64).mean())
