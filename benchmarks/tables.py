@@ -122,20 +122,6 @@ def seeds(result: Result, key: str = 'value') -> list[float]:
   return [statistics.fmean(of_seeds), statistics.stdev(of_seeds)]
 
 
-def shares(letter: str) -> dict[int, list[float]]:
-  """Returns R's share of attention within a window, by steps, of the seeds."""
-  by_step: dict[int, list[float]] = {}
-  for of_seed in _read(f'claims_{letter}')['shares'].values():
-    steps = {step: 0.0 for table in of_seed.values() for step, _ in table}
-    for step in steps:
-      share = statistics.fmean(dict(table)[step] for table in of_seed.values())
-      by_step.setdefault(step, []).append(share)
-  return {
-    step: [statistics.fmean(found), statistics.stdev(found)]
-    for step, found in by_step.items()
-  }
-
-
 def _read(file: str) -> Any:
   return json.loads((RESULTS / f'{file}.json').read_text())
 
@@ -407,16 +393,28 @@ TABLES = {
     [
       Column('both sentences', part('h', 'claims_pair'), mean()),
       Column('one sentence', part('h', 'claims_single'), mean()),
+      Column('decoder: both sentences', part('i', 'claims_pair'), mean()),
+      Column('decoder: one sentence', part('i', 'claims_single'), mean()),
     ]
   ),
   'recall': Table([Column('nats per token', part('j'), mean())]),
-  'translation and dialogue': Table(
+  'further functions': Table([Column('log perplexity', part('k'), mean())]),
+  'encoders': Table([Column('nats', part('l', 'ag_news'), mean())]),
+  'windows': Table(
     [
-      Column('translation', part('k'), mean()),
+      Column('before training', part('n'), mean('share_at_first')),
+      Column('after it', part('n'), mean('share')),
+      Column('nats per token', part('n'), mean()),
+    ]
+  ),
+  'tables 2 and 3': Table(
+    [
+      Column('translation', part('p'), mean()),
+      Column('language models', part('q'), mean()),
+      Column('summaries', part('r'), mean()),
       Column('dialogue', part('m'), mean()),
     ]
   ),
-  'translation, Table 2': Table([Column('log perplexity', part('p'), mean())]),
   'tpu, one block': Table(_compiled('one_block', '.2f')),
   'tpu': Table(
     [

@@ -80,7 +80,7 @@ def test_no_validation_row_is_a_training_row(make):
 def test_the_numbers_of_seeds_are_kept(tmp_path):
   model = Model('R', ['random'])
   trainings = [
-    claims.Training(PARTS['a'], 'claims_copy', model, seed, tmp_path, [])
+    claims.Training(PARTS['a'], 'claims_copy', model, seed, tmp_path, [], [])
     for seed in (3, 5)
   ]
   found = claims.of_seeds('value', trainings, lambda t: t.seed / 3)
@@ -152,32 +152,29 @@ def test_every_variant_of_a_part_exists():
 def test_the_share_of_attention_within_a_window():
   length, window = 6, 2
   near = np.array([3, 4, 5, 5, 4, 3]) / 6  # tokens of the window, in each row
-  causal = np.array([1, 1, 1, 3 / 4, 3 / 5, 3 / 6])
-  even = np.zeros([2, length, length])
-  assert share_within(even, window, False) == pytest.approx(near.mean())
-  assert share_within(even, window, True) == pytest.approx(causal.mean())
-  here = even.copy()
-  here[0] += 50 * np.eye(length)  # one head of two looks at its own token
-  assert share_within(here, window, False) == pytest.approx(
-    (1 + near.mean()) / 2
-  )
+  even = np.full([2, length, length], 1 / length)
+  assert share_within(even, window) == pytest.approx(near.mean())
+  here = np.stack([np.eye(length), even[0]])  # a head looks at its own token
+  assert share_within(here, window) == pytest.approx((1 + near.mean()) / 2)
+  causal = np.tril(np.ones([length, length]))
+  causal /= causal.sum(axis=-1, keepdims=True)
+  of_rows = [1, 1, 1, 3 / 4, 3 / 5, 3 / 6]
+  assert share_within(causal, window) == pytest.approx(np.mean(of_rows))
 
 
 @pytest.mark.slow  # trains
 @pytest.mark.parametrize('device', [[], ['--device=cpu']])
-def test_where_r_looks(tmp_path, device):
+def test_where_language_models_look(tmp_path, device):
   text = official_files.write_text(tmp_path / 'data')
   options = ['--seeds', '3', '--steps', '2', '--out', str(tmp_path)]
-  claims.main(['n', *options, *device, '--data_dir', str(text)])
+  data = ['--data_dir', str(text)]
+  claims.main(['n', *options, *device, *data, '--models', 'R'])
   (log,) = tmp_path.rglob('seed_3/log')
   assert ('SimdMeshImpl' in log.read_text()) == bool(device)
-  shares = json.loads((tmp_path / 'n.json').read_text())['shares']
-  (tables,) = shares.values()
-  assert len(tables) == 2  # blocks
-  for steps in tables.values():
-    assert [step for step, _ in steps][-1] == 2
-    # R is nearly even at the start.
-    assert all(share == pytest.approx(0.25, abs=0.02) for _, share in steps)
+  (row,) = json.loads((tmp_path / 'n.json').read_text())['rows']
+  # R is nearly even at the start.
+  for share in row['share_at_first'], row['share']:
+    assert share == [pytest.approx(0.25, abs=0.02)]
 
 
 @pytest.mark.slow  # trains

@@ -1,10 +1,10 @@
-"""benchmarks/verdicts.py: its rule, on made-up results, in NumPy."""
+"""benchmarks/rule.py on made-up results, in NumPy, and its verdicts."""
 
 import numpy as np
 import pytest
 
-from benchmarks import verdicts
-from benchmarks.verdicts import Sample, Source
+from benchmarks import rule, verdicts
+from benchmarks.rule import Rule, Sample, Source
 from tests.checkout import CHECKOUT
 
 # Losses of three seeds each.
@@ -24,18 +24,9 @@ def source(**settings):
   return Source('translation', found, **settings)
 
 
-@pytest.fixture(autouse=True)
-def made_up(monkeypatch):
-  """Makes a source with settings that decides about the claims of a test."""
-
-  def use(compared, kind='translation', **settings):
-    monkeypatch.setattr(verdicts, 'SOURCES', {'x': lambda: source(**settings)})
-    monkeypatch.setattr(
-      verdicts, 'RULES', {'it': verdicts.Rule(kind, compared)}
-    )
-    return verdicts.verdict('it')
-
-  return use
+def made_up(compared, kind='translation', **settings):
+  """The verdict on a claim of the seeds above, from a source with settings."""
+  return rule.verdict(Rule(kind, compared), {'x': lambda: source(**settings)})
 
 
 def test_p_is_of_welchs_t():
@@ -48,81 +39,76 @@ def test_p_is_of_welchs_t():
   assert source().p('low', 'wide') == pytest.approx(drawn.mean(), abs=3e-3)
 
 
-def test_ahead(made_up):
-  assert made_up(verdicts.ahead('x', 'low', 'high')) == 'holds'
-  assert made_up(verdicts.ahead('x', 'high', 'low')) == (
+def test_ahead():
+  assert made_up(rule.ahead('x', 'low', 'high')) == 'holds'
+  assert made_up(rule.ahead('x', 'high', 'low')) == (
     'does not hold: high ahead of low (low is ahead)'
   )
-  assert made_up(verdicts.ahead('x', 'low', 'wide')).startswith(
+  assert made_up(rule.ahead('x', 'low', 'wide')).startswith(
     'not decided: p = 0.'
   )
-  assert made_up(verdicts.ahead('x', 'low', 'high', 'wide')).startswith(
+  assert made_up(rule.ahead('x', 'low', 'high', 'wide')).startswith(
     'in part: low ahead of wide (p = 0.'
   )
 
 
-def test_like(made_up):
-  assert made_up(verdicts.like('x', 'low', 'near low')) == 'holds'
-  assert made_up(verdicts.like('x', 'low', 'high')) == (
+def test_like():
+  assert made_up(rule.like('x', 'low', 'near low')) == 'holds'
+  assert made_up(rule.like('x', 'low', 'high')) == (
     'does not hold: high like low (low is ahead)'
   )
-  assert made_up(verdicts.like('x', 'high', 'wide')) == 'holds'
-  assert made_up(verdicts.like('x', 'wide', 'low')).startswith('holds')
-  assert made_up(verdicts.no_worse('x', 'low', 'high')) == 'holds'
-  assert made_up(verdicts.no_worse('x', 'high', 'low')).startswith('does not')
+  assert made_up(rule.like('x', 'high', 'wide')) == 'holds'
+  assert made_up(rule.like('x', 'wide', 'low')).startswith('holds')
+  assert made_up(rule.no_worse('x', 'low', 'high')) == 'holds'
+  assert made_up(rule.no_worse('x', 'high', 'low')).startswith('does not')
 
 
-def test_beyond_one_spread_but_not_significant_is_open(made_up, monkeypatch):
+def test_beyond_one_spread_but_not_significant_is_open(monkeypatch):
   monkeypatch.setitem(SEEDS, 'a', [1.00, 1.10, 1.20])
   monkeypatch.setitem(SEEDS, 'b', [1.12, 1.22, 1.32])
-  assert made_up(verdicts.like('x', 'a', 'b')) == 'not decided: p = 0.22'
+  assert made_up(rule.like('x', 'a', 'b')) == 'not decided: p = 0.22'
 
 
 @pytest.mark.parametrize(
   'settings, reason',
   [
     ({'kind': 'dialogue'}, 'translation does not speak for dialogue'),
-    ({'seen': True}, 'validation rows were training rows'),
     ({'steps': (1000, 2001)}, 'only 1,000 of 2,001 steps'),
     ({'guess': 1.49}, 'high is not better than a guess'),
   ],
 )
-def test_what_decides_nothing(made_up, settings, reason):
-  compared = verdicts.ahead('x', 'low', 'high')
+def test_what_decides_nothing(settings, reason):
+  compared = rule.ahead('x', 'low', 'high')
   assert made_up(compared, **settings) == f'not decided: {reason}'
-  missing = verdicts.ahead('x', 'low', 'V')
+  missing = rule.ahead('x', 'low', 'V')
   assert made_up(missing) == 'not decided: V was not measured'
 
 
-def test_half_of_the_steps_suffice(made_up):
-  compared = verdicts.ahead('x', 'low', 'high')
+def test_half_of_the_steps_suffice():
+  compared = rule.ahead('x', 'low', 'high')
   assert made_up(compared, steps=(1000, 2000), guess=1.6) == 'holds'
 
 
-def test_learning(made_up):
-  assert made_up(verdicts.learns('x', 'low'), guess=1.2) == 'holds'
-  assert made_up(verdicts.fails('x', 'high'), guess=1.2) == 'holds'
-  assert made_up(verdicts.fails('x', 'low'), guess=1.2).startswith('does not')
-  assert made_up(verdicts.learns('x', 'wide'), guess=1.3) == (
+def test_learning():
+  assert made_up(rule.learns('x', 'low'), guess=1.2) == 'holds'
+  assert made_up(rule.fails('x', 'high'), guess=1.2) == 'holds'
+  assert made_up(rule.fails('x', 'low'), guess=1.2).startswith('does not')
+  assert made_up(rule.learns('x', 'wide'), guess=1.3) == (
     'not decided: it is near a guess'
   )
 
 
-def test_speeds_differ_from_5_percent_on(made_up, monkeypatch):
+def test_speeds_differ_from_5_percent_on():
   found = {'V': Sample(1.0), 'R': Sample(1.049), 'D': Sample(1.051)}
   speeds = Source('speed', found, higher=True, margin=0.05)
-  monkeypatch.setattr(verdicts, 'SOURCES', {'e': lambda: speeds})
 
   def verdict(compared):
-    monkeypatch.setattr(
-      verdicts, 'RULES', {'it': verdicts.Rule('speed', compared)}
-    )
-    return verdicts.verdict('it')
+    return rule.verdict(Rule('speed', compared), {'e': lambda: speeds})
 
-  assert verdict(verdicts.like('e', 'V', 'R')) == 'holds'
-  assert verdict(verdicts.ahead('e', 'D', 'V')) == 'holds'
-  assert verdict(verdicts.ahead('e', 'R', 'V')) != 'holds'
-  assert verdict(verdicts.times('e', 'D', 'V', 1.0)) != 'holds'
+  assert verdict(rule.like('e', 'V', 'R')) == 'holds'
+  assert verdict(rule.ahead('e', 'D', 'V')) == 'holds'
+  assert verdict(rule.ahead('e', 'R', 'V')) != 'holds'
+  assert verdict(rule.times('e', 'D', 'V', 1.0)) != 'holds'
 
 
 def test_the_page_has_the_verdicts():
