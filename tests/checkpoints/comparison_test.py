@@ -211,7 +211,6 @@ def mapped(path, binding='', more=()):
     }
 
 
-@pytest.mark.slow
 def test_warm_start_maps_weights_and_slots(t5, tmp_path):
   checkpoint = Checkpoint(t5)
   values = {n: checkpoint[n] for n in checkpoint.variables}
@@ -224,7 +223,6 @@ def test_warm_start_maps_weights_and_slots(t5, tmp_path):
   assert names['shared/embedding'] == 'shared/embedding'
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
   'binding, message',
   [
@@ -248,7 +246,6 @@ def test_another_max_length_is_refused(tmp_path):
     mapped(path, 'Unitransformer.max_length = 20')
 
 
-@pytest.mark.slow
 def test_without_a_checkpoint_nothing_is_mapped():
   assert all(name == there for name, there in mapped(None).items())
 

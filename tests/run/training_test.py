@@ -17,6 +17,7 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow import placement_mesh_impl
 from mesh_tensorflow.transformer import transformer
 
+from synth_mtf.checkpoints import files
 from synth_mtf.checkpoints.folder import Folder, is_complete, step_of
 from synth_mtf.errors import UserError
 from synth_mtf.host import events, losses, patches
@@ -342,7 +343,6 @@ def saved(model_dir):
   return [step_of(name) for name in Folder(str(model_dir)).checkpoints]
 
 
-@pytest.mark.slow
 class TestSaving:
   def test_by_steps_alone(self, tmp_path):
     train(tmp_path, 9)
@@ -413,7 +413,6 @@ class Held(WritingBehind):
     super().start(session, names, write_later)
 
 
-@pytest.mark.slow
 class TestSavingBehind:
   """Checkpoints that are written while the next steps run."""
 
@@ -611,14 +610,14 @@ def _one_weight(features, labels, mode, config):
   )
 
 
-def train_on(rows, estimator):
+def train_on(rows, estimator, steps=10**6):
   def dataset(sequence_length, vocabulary, dataset_split):
     return tf.data.Dataset.from_generator(
       rows, output_signature={'targets': tf.TensorSpec([4], tf.float32)}
     )
 
   training.train_with_progress(
-    estimator, None, {'targets': 4}, 1, dataset, 10**6, None
+    estimator, None, {'targets': 4}, 1, dataset, steps, None
   )
 
 
@@ -630,7 +629,18 @@ def test_training_without_examples_is_an_error(tmp_path):
     train_on(list, estimator)
 
 
-@pytest.mark.slow  # takes over this process's signals
+def test_a_run_that_is_complete_trains_no_more(tmp_path, capsys):
+  path = files.write(str(tmp_path), 5, {'global_step': np.array(5, np.int64)})
+
+  def rows():
+    raise AssertionError('a batch is read')
+
+  train_on(rows, tf.estimator.Estimator(_one_weight, str(tmp_path)), steps=5)
+  assert current.run().outcome.result == 'already at step 5'
+  assert 'train  already at step 5' in capsys.readouterr().err
+  assert Folder(str(tmp_path)).checkpoints == [os.path.basename(path)]
+
+
 @pytest.mark.parametrize(
   'asks, status',
   [
