@@ -177,6 +177,16 @@ def test_a_second_run_is_refused(tmp_path):
     pass
 
 
+def test_what_a_run_changes_is_not_read(tmp_path):
+  model_dir.require_unlocked(str(tmp_path))
+  with model_dir.locked(str(tmp_path)):
+    message = rf'a run is training in .* \(process {os.getpid()} on .*-1000'
+    with pytest.raises(UserError, match=message):
+      model_dir.require_unlocked(str(tmp_path))
+  model_dir.require_unlocked(str(tmp_path))
+  model_dir.require_unlocked('ram://bucket/run')
+
+
 @pytest.mark.parametrize(
   ('folder', 'cause'),
   [
