@@ -66,7 +66,7 @@ def test_what_differs_is_named_and_nothing_else(monkeypatch):
   assert names == ['machine', 't5', 'vocabulary of targets']
   monkeypatch.setenv('SYNTH_MTF_VOCABULARY', '/no.model')
   missing, *_ = origin.differences(made)
-  assert '/no.model does not exist' in missing
+  assert "'/no.model' cannot be read" in missing
   made['vocabulary'] = None
   names = [text.partition(': ')[0] for text in origin.differences(made)]
   assert names == ['machine', 't5']
