@@ -40,6 +40,11 @@ def test_the_originals_table_has_its_heads_first_in_ours(read):
   assert layer.index_by == 'row'
 
 
+def test_a_table_without_heads_is_read_as_it_is(read):
+  """What does not fit is refused later, with its shape."""
+  assert read(ORIGINAL, R=[1]).weights['random/R'].value.shape == (1,)
+
+
 @pytest.mark.parametrize(
   ('values', 'message'),
   [

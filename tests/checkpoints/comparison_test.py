@@ -316,10 +316,15 @@ def test_a_start_from_other_shapes(start, setting, message):
 def test_by_default_what_is_missing_starts_anew(start, caplog, monkeypatch):
   tf.logging.set_verbosity(tf.logging.WARN)
   monkeypatch.setattr(logging.getLogger('tensorflow'), 'propagate', True)
-  start(None, {**X, 'y': [1]}, {**X, 'x_slot_v': [4], 'z': [2]})
+  model = {**X, 'y': [1], 'y_slot_v': [1]}
+  start(None, model, {**X, 'x_slot_v': [4], 'z': [2]})
   used, new = [record.getMessage() for record in caplog.records]
   assert used.endswith('has weights that this run does not use: z.')
   assert new.endswith('start from their initial values: y.')
+
+
+def test_a_warm_start_needs_no_slot(start):
+  start(WARM_START, {**X, 'x_slot_v': [4]}, X)
 
 
 def test_a_warm_start_needs_each_weight(start):

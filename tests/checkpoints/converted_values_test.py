@@ -111,6 +111,30 @@ def test_another_function_starts_as_a_new_model_does(stored):
   assert 0.8 < made.values[f'{OURS}/random/R'].std() < 1.2
 
 
+def test_of_a_new_function_the_last_factor_alone_is_zero(stored):
+  made = Conversion(stored(None), None, built('dense_vanilla'))
+  assert made.exact
+  assert not made.values[f'{OURS}/dense/W2'].any()
+  assert (made.values[f'{OURS}/dense/W1'] != 0).all()
+
+
+@pytest.mark.parametrize('bias', [0.0, 0.5])
+def test_a_bias_of_values_may_be_dropped_if_it_is_zero(stored, bias):
+  with_bias = built('random', 'SyntheticAttention.value_bias = True')
+  values = {name: stored('random')[name] for name in built('random').variables}
+  for name in with_bias.variables.keys() - values.keys():
+    values[name] = np.full([3, 8], bias, np.float32)
+  source = Checkpoint(files.write(stored('random').path + '_bias', 7, values))
+  made = Conversion(source, with_bias, built('random'))
+  assert made.exact == (bias == 0)
+
+
+def test_an_ensemble_is_refused(stored):
+  target = built('random', 'Unitransformer.ensemble = 2')
+  with pytest.raises(UserError, match='ensembles cannot be converted'):
+    Conversion(stored('random'), None, target)
+
+
 @pytest.mark.parametrize(
   ('binding', 'exact', 'reread'),
   [

@@ -83,6 +83,7 @@ def check():
       flags.FLAGS.mode = mode
       for name, path in paths.items():
         flags.FLAGS[name].value = str(path)
+        flags.FLAGS[name].present = 1
       flags_of_model_api.check()
 
     yield run

@@ -125,6 +125,10 @@ def test_a_lock_that_a_refused_run_made_goes_with_it(tmp_path):
   with pytest.raises(UserError), model_dir.locked(str(tmp_path)):
     model_dir.check('')
   assert not [*tmp_path.iterdir()]
+  (tmp_path / model_dir.LOCK).touch()
+  with pytest.raises(UserError), model_dir.locked(str(tmp_path)):
+    model_dir.check('')
+  assert [*tmp_path.iterdir()] == [tmp_path / model_dir.LOCK]
 
 
 @pytest.mark.parametrize(

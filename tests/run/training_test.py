@@ -219,11 +219,21 @@ def test_a_loss_that_has_not_fallen_is_noted(
   assert (note in stream.getvalue()) != has_fallen
   curve = events.read(str(tmp_path))['nats_per_token']
   assert [*curve] == [*range(2, 102, 5), 101]  # enough to draw
+  assert curve[7] == pytest.approx(values[2:7].mean())
 
 
 def test_a_few_steps_say_nothing_about_the_loss():
   assert hooks.has_fallen([1.0] * 49)
   assert not hooks.has_fallen([1.0] * 50)
+
+
+@pytest.mark.parametrize('fall, has_fallen', [(0.9, False), (1.0, True)])
+def test_a_fall_is_of_two_standard_errors(fall, has_fallen):
+  """Of a mean of 10 losses, whose variance is 10 / 9."""
+  noise = [1.0, -1.0] * 5
+  losses_of_run = [*(x + fall for x in noise), *[0.0] * 80, *noise]
+  assert pytest.approx(0.943, abs=0.001) == 2 * (2 / 9) ** 0.5
+  assert hooks.has_fallen(losses_of_run) == has_fallen
 
 
 class Recorded:
@@ -627,6 +637,16 @@ def test_training_without_examples_is_an_error(tmp_path):
   message = 'ended after step 0, before step 1000000 .*no more examples'
   with pytest.raises(UserError, match=message):
     train_on(list, estimator)
+
+
+def test_a_run_that_becomes_complete_returns(tmp_path):
+  def rows():
+    for _ in range(9):
+      yield {'targets': np.ones([4], np.float32)}
+
+  train_on(rows, tf.estimator.Estimator(_one_weight, str(tmp_path)), steps=2)
+  assert current.run().outcome.result == "step 2, T5's loss 1.000"
+  assert Folder(str(tmp_path)).checkpoints[-1] == 'model.ckpt-2'
 
 
 def test_a_run_that_is_complete_trains_no_more(tmp_path, capsys):
