@@ -9,13 +9,9 @@ from synth_mtf.commands import run_folder, stages
 from synth_mtf.commands.stages import Given
 from synth_mtf.errors import UserError
 from synth_mtf.results import records
+from tests.commands import made
+from tests.commands.made import FINETUNED, PRETRAINED
 
-TRAINED = """
-MIXTURE_NAME = 'synth_glue_cola_v002'
-run.batch_size = 3
-run.train_steps = 9
-"""
-PRETRAINED = "MIXTURE_NAME = 'synth_text_span_corruption'\n"
 ONE_CORE = "utils.run.mesh_shape = 'model:1,batch:1'"
 
 
@@ -24,19 +20,8 @@ def run(tmp_path, monkeypatch):
   """Makes the folder of a run, of which nothing but names is read."""
   monkeypatch.chdir(tmp_path)
 
-  def make(config=TRAINED, steps=(5,), command=None):
-    os.mkdir('run')
-    with open('run/operative_config.gin', 'w') as stream:
-      stream.write(config)
-    for step in steps:
-      for suffix in ('index', 'data-00000-of-00001'):
-        open(f'run/model.ckpt-{step}.{suffix}', 'w').close()
-      with open('run/checkpoint', 'w') as stream:
-        stream.write(f'model_checkpoint_path: "model.ckpt-{step}"\n')
-    if command:
-      origin = {'command': command, 'folder': os.getcwd(), 'environment': {}}
-      with open(f'run/{records.ORIGINS}', 'w') as stream:
-        json.dump([origin], stream)
+  def make(*args, **settings):
+    made.run('run', *args, **settings)
     found = run_folder.find('run')
     assert found
     return found
@@ -122,7 +107,7 @@ START = "run.init_checkpoint = 'other/model.ckpt-4'\n"
   [('', None, 9), ('', 5, 5), ('', 8, 8), (START, 1, 5), (START, 3, 7)],
 )
 def test_a_run_is_continued_up_to_a_step(run, config, steps, last):
-  (training,) = stages.resume(run(TRAINED + config), steps, Given())
+  (training,) = stages.resume(run(FINETUNED + config), steps, Given())
   files, bindings, _ = parts(training)
   assert files == ['run/operative_config.gin']
   assert bindings == [ONE_CORE, f'utils.run.train_steps = {last}']
@@ -134,7 +119,7 @@ def test_a_run_is_continued_up_to_a_step(run, config, steps, last):
 def test_fewer_steps_than_were_trained_are_refused(run, config, steps, trained):
   message = f'has trained {trained} steps: .* of which {steps} are fewer'
   with pytest.raises(UserError, match=message):
-    stages.resume(run(TRAINED + config), steps, Given())
+    stages.resume(run(FINETUNED + config), steps, Given())
 
 
 @pytest.mark.parametrize(
@@ -142,7 +127,7 @@ def test_fewer_steps_than_were_trained_are_refused(run, config, steps, trained):
   ["run.mesh_shape = ''", "tpu_mesh_shape.tpu_topology = 'v3-8'"],
 )
 def test_a_mesh_that_is_set_is_kept(run, mesh):
-  (training,) = stages.resume(run(TRAINED + mesh), 5, Given(batch_size=2))
+  (training,) = stages.resume(run(FINETUNED + mesh), 5, Given(batch_size=2))
   assert parts(training)[1] == [
     *('utils.run.train_steps = 5', 'utils.run.batch_size = 2')
   ]
@@ -193,8 +178,8 @@ def test_finetuning_starts_from_a_checkpoint_with_its_data(run, most, lengths):
 @pytest.mark.parametrize(
   ('config', 'task', 'asked', 'is_perplexity'),
   [
-    (TRAINED, None, False, False),
-    (TRAINED, None, True, True),
+    (FINETUNED, None, False, False),
+    (FINETUNED, None, True, True),
     (PRETRAINED, None, False, True),
     (PRETRAINED, 'cola', False, False),
   ],
@@ -241,7 +226,7 @@ def test_a_target_is_as_long_as_inputs_or_as_asked(
   run, lengths, most, expected
 ):
   (prediction,) = stages.predict(
-    run(TRAINED + lengths), None, 'in.txt', 'out', 4, most, Given()
+    run(FINETUNED + lengths), None, 'in.txt', 'out', 4, most, Given()
   )
   files, bindings, _ = parts(prediction)
   assert files[1:] == ['infer.gin']
