@@ -20,7 +20,7 @@ def read(tmp_path):
 
   def run(scope, **values):
     named = {
-      f'{scope}/{name.replace("_", "/")}': np.float32(value)
+      f'{scope}/{name.replace("_", "/")}': np.asarray(value, np.float32)
       for name, value in values.items()
     }
     checkpoint = Checkpoint(write(str(tmp_path), 3, named))
@@ -107,7 +107,9 @@ def layer_of(**weights):
   named = {name.replace('_', '/'): x for name, x in weights.items()}
   return Layer(
     dict.fromkeys(functions),
-    weights={name: Weight(np.float32(x), name) for name, x in named.items()},
+    weights={
+      name: Weight(np.asarray(x, np.float32), name) for name, x in named.items()
+    },
   )
 
 

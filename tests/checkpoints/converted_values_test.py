@@ -51,7 +51,7 @@ def stored(tmp_path_factory):
 
 
 def column(*rows):
-  return np.float32(rows)[:, np.newaxis]
+  return np.array(rows, np.float32)[:, np.newaxis]
 
 
 def test_t5_starts_a_mixture_that_computes_the_same(stored):
@@ -76,11 +76,11 @@ def test_t5_starts_a_mixture_that_computes_the_same(stored):
 
 
 def test_heads_keep_their_own_shares(stored):
-  alphas = np.log(np.float32([[1, 3, 1], [1, 1, 3]]))
+  alphas = np.log(np.array([[1, 3, 1], [1, 1, 3]], np.float32))
   mixture = stored(MIXTURE, alpha=alphas, R=0.0)
   made = Conversion(mixture, built(MIXTURE), built(None))
   assert made.exact
-  shares = np.float32([0.5, 0.25, 0.75])[:, np.newaxis]
+  shares = np.array([0.5, 0.25, 0.75], np.float32)[:, np.newaxis]
   before = mixture[f'{OURS}/q'].reshape(24, 3, 8)
   found = made.values[f'{T5}/q'].reshape(24, 3, 8)
   np.testing.assert_allclose(found, before * shares, rtol=1e-6)

@@ -2,6 +2,8 @@
 
 import pytest
 
+from synth_mtf.cli import predict
+from synth_mtf.errors import UserError
 from tests.cli import command
 from tests.commands import made
 
@@ -56,8 +58,14 @@ OF_TRAINING = [
       ],
     ),
     (
-      ('pretrain', 'new', '--variant=R', '--size=base', '--text=my.txt'),
-      ['--gin_file=sizes/base.gin', '--gin_file=variants/random.gin'],
+      (
+        *('pretrain', 'new', '--variant=R', '--size=base', '--text=my.txt'),
+        '--steps=4',
+      ),
+      [
+        *('--gin_file=sizes/base.gin', '--gin_file=variants/random.gin'),
+        'utils.run.train_steps = 4',
+      ],
     ),
     (
       ('pretrain', 'pretrained', '--steps=6', *TRAINING),
@@ -152,3 +160,11 @@ def test_what_cannot_be(words, message):
   status, out, err = command.run(*words, *COMMON)
   assert (status, out) == (2, '')
   assert message.split('.*')[0] in err and message.split('.*')[-1] in err, err
+
+
+def test_an_input_is_one_line():
+  lines = predict._lines  # noqa: SLF001
+  assert lines(['a', 'b c']) == ['a', 'b c']
+  for text in ('a\nb', ' ', ''):
+    with pytest.raises(UserError, match='expected a text in one line'):
+      lines(['a', text])

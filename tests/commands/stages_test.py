@@ -272,6 +272,23 @@ def test_another_model_is_refused(run, size, variant, message):
     stages.check_same(source, size, variant)
 
 
+def test_a_model_of_which_nothing_is_known_is_continued(run):
+  stages.check_same(run(), 'base', 'random')
+
+
+def test_what_is_no_run(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'file').touch()
+  (tmp_path / 'notes').mkdir()
+  (tmp_path / 'notes' / 'model.ckpt-1.index').touch()
+  assert run_folder.find('missing') is None
+  assert run_folder.find('notes') is None
+  with pytest.raises(UserError, match='file is a file; expected the folder'):
+    run_folder.find('file')
+  with pytest.raises(UserError, match='notes is not the folder of a run, whi'):
+    run_folder.get('notes')
+
+
 def test_settings_are_those_of_the_last_command_from_here(run, tmp_path):
   source = run(
     command='synth-mtf transformer --task_file=a.yaml,~/b.yaml --skip_bad_rows '

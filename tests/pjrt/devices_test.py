@@ -29,7 +29,9 @@ def test_a_run_takes_all_devices():
 
 
 def test_advice_is_for_the_kind_of_devices():
-  with pytest.raises(UserError, match='give --logical_cores_per_chip=1'):
+  with pytest.raises(
+    UserError, match='8 cores, but JAX finds 4.*give --logical_cores'
+  ):
     check('tpu', 4, 'batch:8')
   with pytest.raises(UserError, match=r'or utils.tpu_mesh_shape\.\Z'):
     check('tpu', 4, 'batch:4,model:4')

@@ -200,7 +200,7 @@ def test_a_loss_that_has_not_fallen_is_noted(
   monkeypatch.setenv('SYNTH_MTF_PROGRESS_SECONDS', '60')
   stream = io.StringIO()
   noise = np.random.RandomState(0).normal(0, 0.1, 101)
-  values = np.float32(6 + noise - falls * np.arange(101) / 10)
+  values = (6 + noise - falls * np.arange(101) / 10).astype(np.float32)
   tmp_path /= str(falls)  # pytest may use a folder twice
   with tf.Graph().as_default():
     scaffold = starting_at(1)

@@ -1,6 +1,7 @@
 """Where a run computes: what flags and gin say, and what follows from it."""
 
 import types
+from typing import Any
 
 import gin
 import pytest
@@ -86,6 +87,16 @@ def test_what_follows_from_a_way(way, takes, exports, reader):
     return
   with pytest.raises(UserError, match="'export_infer' .* without --device"):
     way.check_mode('export_infer')
+
+
+def test_a_way_refuses_what_it_cannot_compute():
+  run: Any = types.SimpleNamespace(mesh_devices=None, mode='export')
+  ways.InSession().check(run)
+  run.mesh_devices = ['gpu:7']
+  with pytest.raises(UserError, match="there is no 'gpu:7'"):
+    ways.InSession().check(run)
+  with pytest.raises(UserError, match="'export' .* without --device"):
+    ways.OnDevices('cpu').check(run)
 
 
 @pytest.mark.parametrize(
