@@ -47,7 +47,7 @@ demo: env
 PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n $(WORKERS) --max-worker-restart 0 --no-loadscope-reorder --dist
 
-# Skips what trains, starts processes or is one of many similar cases.
+# Skips what trains, starts processes or is one of many cases that take long.
 test-fast: env
 	$(PYTEST) $(PARALLEL) worksteal -m 'not slow and not tpu_proof' $(TEST_ARGS)
 

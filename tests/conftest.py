@@ -55,7 +55,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
   signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_FAST_CASES = 2  # of each test, in `make test-fast`
+_FAST_CASES = 2  # of a sampled test, in `make test-fast`
 _cases_by_test: dict[str, list[pytest.Item]] = collections.defaultdict(list)
 
 tf.disable_v2_behavior()
@@ -151,7 +151,9 @@ def pytest_collection_finish():
 
 
 def pytest_itemcollected(item):
-  """Marks all but the first few cases of a test as slow."""
+  """Marks all but the first few cases of a sampled test as slow."""
+  if not item.get_closest_marker('sampled'):
+    return
   cases = _cases_by_test[item.nodeid.partition('[')[0]]
   cases.append(item)
   if len(cases) > _FAST_CASES:

@@ -97,6 +97,7 @@ def test_values_with_a_bias():
   assert more == 4 * 32  # of 4 layers
 
 
+@pytest.mark.slow  # builds the models of the paper at their size
 def test_beside_the_paper(capsys):
   gin_files.parse(['sizes/base.gin'])
   assert round(cost(32128, LENGTHS).parameters / 1e6) == 223

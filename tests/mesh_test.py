@@ -38,6 +38,7 @@ def members():
     yield pytest.param(name, mesh, is_packed, marks=marks)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize('name, mesh, is_packed', members())
 def test_a_member(name, mesh, is_packed):
   rows, stack = (PACKED, DECODER) if is_packed else (PADDED, ENCODER)
@@ -45,6 +46,7 @@ def test_a_member(name, mesh, is_packed):
   checks.on_a_mesh(member, rows, stack, MESHES[mesh])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
   'name, size, factors',
   family.one_in(

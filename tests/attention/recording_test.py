@@ -15,6 +15,8 @@ from tests import checks, family, harness
 from tests.family import D_KV, HEADS, PACKED, PADDED, D, R, V
 from tests.harness import DECODER, ENCODER
 
+pytestmark = pytest.mark.sampled
+
 BIAS = {'relative_attention_type': 'bias'}
 
 

@@ -42,6 +42,7 @@ def both(block, kind, start=None):
   return at_once[decoded], by_tokens[decoded]
 
 
+@pytest.mark.sampled
 @starts
 @pytest.mark.parametrize('kind', KINDS)
 def test_decoding_computes_what_training_computes(kind, start):
@@ -49,6 +50,7 @@ def test_decoding_computes_what_training_computes(kind, start):
   harness.assert_close(by_tokens, at_once, 'decoded')
 
 
+@pytest.mark.sampled
 @starts
 @pytest.mark.parametrize('kind', KINDS)
 def test_the_hosts_own_layer_decodes_otherwise(kind, start):

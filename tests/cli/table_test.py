@@ -64,6 +64,7 @@ def test_without_a_terminal_it_prints_markdown(folders):
   assert '30.0' in plain and '**' not in plain
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
   'form', ['terminal', 'markdown', 'csv', 'latex', 'json']
 )

@@ -14,6 +14,8 @@ from synth_mtf.cpu import attention, tiles
 from tests import harness
 from tests.core import calls, cases
 
+pytestmark = pytest.mark.sampled
+
 BATCH, HEADS, LENGTH, D_KV = calls.BATCH, 4, 6, calls.D_KV
 SIZES = {
   'batch': BATCH,

@@ -36,6 +36,7 @@ def operations(device, function, packed):
   return collections.Counter(kinds)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
   'function, packed',
   family.one_in(2, [(Random, False), (Random, True), (DotProduct, True)]),

@@ -68,6 +68,7 @@ CASES = {
 }
 
 
+@pytest.mark.sampled
 @cases.everywhere(CASES)
 def test_it_is_the_formula(case, mesh):
   cases.check(case, mesh)

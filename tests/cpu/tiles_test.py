@@ -92,6 +92,7 @@ def test_a_single_tile_has_everything():
   assert tiling.queries == 512
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize('entries', [1, 15, 30, 60, 120, 2**20])
 @pytest.mark.parametrize('by_queries', [False, True])
 @pytest.mark.parametrize(

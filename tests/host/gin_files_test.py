@@ -80,6 +80,7 @@ def test_no_file_is_without_a_test():
       assert gin.config_is_locked(), 'parsing finalizes'
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
   'variant',
   [
@@ -131,6 +132,7 @@ T5 = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize('size', names('sizes'))
 def test_size(size):
   files = [f'sizes/{size}.gin', 'variants/random_vanilla.gin']

@@ -71,6 +71,7 @@ def test_vocabularies_of_two_sizes():
   assert made.decoder.output_vocab_dim.size == 256
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize('mode', ['train', 'eval', 'infer'])
 @pytest.mark.parametrize('packed', [False, True])
 def test_modes_and_packed_rows(mode, packed):

@@ -118,6 +118,7 @@ def test_a_wrong_index_is_refused(folder, weights):
   assert 'shared.weight is in ' in imported(folder)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
   'settings, message',
   [

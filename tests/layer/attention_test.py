@@ -12,6 +12,8 @@ from tests import checks, family, harness, reference
 from tests.family import PACKED, PADDED
 from tests.harness import DECODER, ENCODER, LM, PREFIX_LM, TPU
 
+pytestmark = pytest.mark.sampled
+
 BIAS = {'relative_attention_type': 'bias'}
 STACKED = family.Rows(  # [outer_batch, batch, length], as in training
   np.stack([PACKED.ids, PACKED.ids[::-1], PADDED.ids[:3]]),

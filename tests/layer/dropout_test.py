@@ -7,6 +7,8 @@ from synth_mtf.layer.weighted_sum import Dropout
 from tests import family, harness
 from tests.core import calls
 
+pytestmark = pytest.mark.sampled
+
 RATE = 0.25
 SIZE = 7  # tokens, and the channels that identify them
 

@@ -15,6 +15,7 @@ from tests.family import PACKED, PADDED, encoded
 from tests.harness import DECODER
 
 
+@pytest.mark.sampled
 @family.some('cross_random', 'cross_random_vanilla')
 @pytest.mark.parametrize('packed', [False, True], ids=['padded', 'packed'])
 def test_targets_without_inputs_are_zero(member, packed):
@@ -29,6 +30,7 @@ def test_targets_without_inputs_are_zero(member, packed):
     assert np.isfinite(gradient).all()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
   'rows',
   [pytest.param(PADDED, marks=pytest.mark.slow), PACKED],

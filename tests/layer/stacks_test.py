@@ -76,6 +76,7 @@ def universal(variant, steps, mode='train', stack='universal'):
   return host_model.build(model.VOCAB, lengths=model.LENGTHS, mode=mode)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize('variant', ['vanilla', 'random_vanilla', 'dense'])
 def test_a_universal_transformer_applies_one_block_again(variant):
   once, thrice = universal(variant, 1), universal(variant, 3)

@@ -13,6 +13,8 @@ from tests import checks, family, harness
 from tests.family import PACKED, PADDED
 from tests.harness import DECODER, ENCODER
 
+pytestmark = pytest.mark.sampled
+
 # One table, and two whose centers differ.
 tables = family.some('random', 'random_random')
 UNSHARED_DROPOUT: dict[str, Any] = {

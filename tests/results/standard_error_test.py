@@ -121,6 +121,7 @@ def bootstrap(metric, targets, read_as, rng, draws):
   return {n: np.std([one[n] for one in values], ddof=1) for n in values[0]}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(('metric', 'make'), every_metric())
 def test_every_metric_of_our_tasks(metric, make, tmp_path, monkeypatch):
   draws = 60 if metric.__name__ == 'rouge' else 150

@@ -68,6 +68,7 @@ def test_our_own_files_are_right(read, run, tmp_path):
   assert limit == RATE_LIMITS.get(run[: -len('.gin')])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
   'binding',
   [

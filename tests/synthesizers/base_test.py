@@ -171,12 +171,14 @@ def test_initial_logits_have_unit_variance(member):
   assert abs(logits.mean()) < 0.3
 
 
+@pytest.mark.sampled
 @each_tiled_table
 @family.both_rows
 def test_columns_may_be_tiled(member, rows, stack):
   checks.parallel(member.of_size(tile_length=TILE), rows, stack)
 
 
+@pytest.mark.sampled
 @each_tiled_table
 def test_tiled_columns_in_decoding(member):
   checks.decoded(member.of_size(tile_length=2), (2, 4))

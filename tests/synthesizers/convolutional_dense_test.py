@@ -32,12 +32,14 @@ def test_the_letter_names_an_unusual_width(width, relu, letter):
   assert function.letter == letter
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize('width', [1, 4, 9])  # 9 is wider than the row
 @family.both_rows
 def test_filter_width(width, rows, stack):
   checks.parallel(CONV_RELU_CONV.of_size(filter_width=width), rows, stack)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
   'member',
   [
@@ -61,6 +63,7 @@ EIGHT = family.Rows(
 )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize('dim', ['batch', 'heads', 'length'])
 def test_a_mesh_may_split_what_a_tpu_shifts(dim):
   mesh = harness.Mesh('all:2', f'{dim}:all', tpu=True)

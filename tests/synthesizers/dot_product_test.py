@@ -11,6 +11,8 @@ from tests import checks, family, harness
 from tests.family import PACKED, PADDED
 from tests.harness import DECODER, ENCODER, LM
 
+pytestmark = pytest.mark.sampled
+
 BIAS = {'relative_attention_type': 'bias'}
 CONTEXTUAL = {'relative_attention_type': 'contextual'}
 SETTINGS = {

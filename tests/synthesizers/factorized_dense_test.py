@@ -24,6 +24,7 @@ def test_the_default_is_the_most_square_pair(size, factors):
   assert synth_mtf.FactorizedDense(max_length=size).factors == factors
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
   'factors, rows',
   [((2, 7), PACKED), ((7, 2), PADDED), ((1, 14), PADDED), ((14, 1), PACKED)],
@@ -40,6 +41,7 @@ EIGHT = family.Rows(
 )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
   'factors', [(4, 2), (6, 2), (1, 8), (2, 8), (8, 1), (2, 5)]
 )

@@ -22,6 +22,7 @@ def member(patterns):
   ).but(num_heads=len(NAMES))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize('rows', [PADDED, PACKED], ids=['padded', 'packed'])
 @pytest.mark.parametrize(
   'patterns, stack', [(NAMES, ENCODER), (NAMES[:-1], DECODER)]

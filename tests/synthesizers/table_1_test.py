@@ -71,6 +71,7 @@ def test_the_table_has_all_functions_of_the_paper():
   assert sorted(documented()) == sorted(VARIANTS.values())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize('name', [*VARIANTS.values(), *OTHERS])
 def test_the_columns_follow_from_the_logits(name):
   expected = {**documented(), **OTHERS}[name]

@@ -215,6 +215,7 @@ def test_personachat_turns(data_dir):
   assert file.notes == [f'{path}:2: an empty response; kept (1 of 2 rows)']
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
   'task, config, source',
   [
@@ -262,6 +263,7 @@ ANSWERS = (
 )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
   ('task', 'split', 'count'),
   [

@@ -37,6 +37,7 @@ def _examples(task, split):
   return [frozen(row) for row in rows]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize('name, split', SPLITS.items())
 def test_examples_are_those_of_rewritten_steps(name, split):
   task = tasks.get(name)

@@ -61,6 +61,7 @@ def test_shuffling_repeats_with_its_seed_and_loses_nothing(data_dir):
   assert max(numbers) - min(numbers) > 1500
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize('num_shards, shuffle', [(2, False), (5, True)])
 @pytest.mark.parametrize(
   'large', [False, pytest.param(True, marks=pytest.mark.slow)]

@@ -27,6 +27,7 @@ DPR = 'dpr_v001_simple'
 FAST = [('glue_stsb_v002', 'train'), ('super_glue_record_v102', 'train')]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
   'name, split',
   [

@@ -146,6 +146,7 @@ _ODD = {
 _ARGUMENTS = {'glue': ('train', None), 'super_glue': (tfds.Split.TRAIN,)}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize('name', _ODD)
 def test_odd_rows_are_read_as_tfds_reads_them(name, data_dir, tmp_path, caplog):
   dataset, data, notes = _ODD[name]
@@ -276,6 +277,7 @@ def test_texts_that_t5_corrects_are_accepted(data_dir):
   assert all(b' *him* ' in text or b' *it* ' in text for text in marked)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
   'text,index,pronoun',
   [

@@ -59,6 +59,7 @@ def test_every_layout_is_a_slice_of_the_compiler():
   assert {path.stem for path in LAYOUTS.glob('*.gin')} - OTHERS == {*SLICES}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize('name', SLICES)
 def test_a_mesh_has_the_cores_of_its_slice(name):
   with cores_per_chip(name):
