@@ -274,14 +274,15 @@ def test_any_series_of_texts(folder):
 
 def test_few_shapes_are_kept(folder, monkeypatch):
   """A new graph has the same weights, also without the checkpoint's file."""
-  monkeypatch.setattr(loaded, '_PARTS', 3)
+  monkeypatch.setattr(loaded, '_PARTS', 2)
+  decoding = 1, 4  # beams, max_length
   with synth_mtf.load(folder) as one:
-    expected = one.score(INPUTS, TARGETS), one.predict(INPUTS, max_length=4)
+    expected = one.score(INPUTS, TARGETS), one.predict(INPUTS, *decoding)
     session: Any = one._loaded  # noqa: SLF001
     graphs = [weakref.ref(session._graph)]  # noqa: SLF001
-    for length in range(1, 8):
-      one.predict(INPUTS[:2], max_length=length)
-      assert len(session._parts) <= 3  # noqa: SLF001
+    for texts in (['a'], ['a', 'b'], INPUTS[:1], INPUTS[:2]):
+      one.score(texts, TARGETS[: len(texts)])
+      assert len(session._parts) <= 2  # noqa: SLF001
       if graphs[-1]() is not session._graph:  # noqa: SLF001
         graphs.append(weakref.ref(session._graph))  # noqa: SLF001
     assert len(graphs) >= 3
@@ -289,7 +290,7 @@ def test_few_shapes_are_kept(folder, monkeypatch):
     assert len(alive) == 1  # a discarded graph would keep its memory
     scores = one.score(INPUTS, TARGETS)
     np.testing.assert_allclose(scores, expected[0], rtol=1e-6)
-    assert one.predict(INPUTS, max_length=4) == expected[1]
+    assert one.predict(INPUTS, *decoding) == expected[1]
 
 
 def test_a_checkpoint_as_in_export(folder, tmp_path):

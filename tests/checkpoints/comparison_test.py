@@ -1,5 +1,7 @@
 """How the variables of a model compare with those of a checkpoint."""
 
+import logging
+
 import gin
 import numpy as np
 import pytest
@@ -211,7 +213,6 @@ def mapped(path, binding='', more=()):
     }
 
 
-@pytest.mark.slow
 def test_warm_start_maps_weights_and_slots(t5, tmp_path):
   checkpoint = Checkpoint(t5)
   values = {n: checkpoint[n] for n in checkpoint.variables}
@@ -224,7 +225,6 @@ def test_warm_start_maps_weights_and_slots(t5, tmp_path):
   assert names['shared/embedding'] == 'shared/embedding'
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
   'binding, message',
   [
@@ -248,7 +248,6 @@ def test_another_max_length_is_refused(tmp_path):
     mapped(path, 'Unitransformer.max_length = 20')
 
 
-@pytest.mark.slow
 def test_without_a_checkpoint_nothing_is_mapped():
   assert all(name == there for name, there in mapped(None).items())
 
@@ -271,6 +270,83 @@ def test_a_start_from_the_original_is_refused(tmp_path, variant, lost):
   built = host_model.build(models.VOCAB)
   with pytest.raises(UserError, match=f'would not use .*/Synthesizer/{lost}'):
     comparison.require_loadable(built.variables.values(), Checkpoint(path))
+
+
+WARM_START = (
+  'utils.init_checkpoint_variable_mapping.mapping_fn = @synth_mtf.warm_start'
+)
+MAPPED = (
+  'utils.init_checkpoint_variable_mapping.mapping_fn = @utils.save_scores'
+)
+FILTER = "utils.tpu_estimator_model_fn.init_variable_filter = 'encoder'"
+
+
+@pytest.fixture
+def start(tmp_path):
+  """Checks that a run with some gin settings starts from a checkpoint."""
+
+  def run(setting, model, stored):
+    gin_files.parse([], [setting] if setting else [])
+    values = {n: np.zeros(s, np.float32) for n, s in stored.items()}
+    written = Checkpoint(write(str(tmp_path), 3, values))
+    with tf.Graph().as_default():
+      variables = [tf.get_variable(n, s) for n, s in model.items()]
+    comparison.require_loadable(variables, written)
+
+  return run
+
+
+@pytest.mark.parametrize(
+  ('setting', 'message'),
+  [
+    (None, r'other shapes or types: x is float32\[5\]'),
+    (WARM_START, r'other shapes or types: x is float32\[5\]'),
+    (MAPPED, None),
+    (FILTER, None),
+  ],
+)
+def test_a_start_from_other_shapes(start, setting, message):
+  if message is None:  # whatever gin selects may fit
+    start(setting, X, {'x': [5]})
+    return
+  with pytest.raises(UserError, match=message):
+    start(setting, X, {'x': [5]})
+
+
+def test_by_default_what_is_missing_starts_anew(start, caplog, monkeypatch):
+  tf.logging.set_verbosity(tf.logging.WARN)
+  monkeypatch.setattr(logging.getLogger('tensorflow'), 'propagate', True)
+  model = {**X, 'y': [1], 'y_slot_v': [1]}
+  start(None, model, {**X, 'x_slot_v': [4], 'z': [2]})
+  used, new = [record.getMessage() for record in caplog.records]
+  assert used.endswith('has weights that this run does not use: z.')
+  assert new.endswith('start from their initial values: y.')
+
+
+def test_a_warm_start_needs_no_slot(start):
+  start(WARM_START, {**X, 'x_slot_v': [4]}, X)
+
+
+def test_a_warm_start_needs_each_weight(start):
+  with pytest.raises(UserError, match='does not fit this model: it lacks y'):
+    start(WARM_START, {**X, 'y': [1]}, X)
+
+
+def test_names_under_which_a_run_resumes(tmp_path):
+  """Norms may have other names, but no layer another class."""
+  model = {f'{T5}o': [2], f'{LAYER}rms_norm/scale': [3]}
+  stored = {f'{T5}o': [2], f'{LAYER}layer_norm/scale': [3]}
+  values = {n: np.zeros(s, np.float32) for n, s in stored.items()}
+  written = Checkpoint(write(str(tmp_path), 3, values))
+
+  def found(model):
+    with tf.Graph().as_default():
+      variables = [tf.get_variable(n, s) for n, s in model.items()]
+    return comparison.same_under_other_names(variables, written)
+
+  assert found(model) == dict(zip(model, stored, strict=True))
+  with pytest.raises(UserError, match=f'{OURS}o is not in it'):
+    found({f'{OURS}o': [2], f'{LAYER}rms_norm/scale': [3]})
 
 
 def test_what_gin_selects_is_known_where_the_model_function_is_replaced(

@@ -91,6 +91,14 @@ def test_a_step_is_a_whole_number(tmp_path, step):
     _ = checkpoint.step
 
 
+def test_a_step_may_be_in_the_name_alone_or_unknown(tmp_path):
+  path = write(str(tmp_path), 7, {'x': np.zeros(1)})
+  assert Checkpoint(path).step == 7
+  for file in tmp_path.glob('model.ckpt-7.*'):
+    file.rename(tmp_path / file.name.replace('model.ckpt-7', 'best'))
+  assert Checkpoint(str(tmp_path / 'best')).step == 0
+
+
 @pytest.mark.parametrize('shape', [[], [5]])
 def test_an_embedding_has_rows(tmp_path, shape):
   value = np.zeros(shape, np.float32)

@@ -5,6 +5,7 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow.transformer import transformer, transformer_layers
 
 import synth_mtf
+from synth_mtf.checkpoints import comparison
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files, model as host_model
 from tests import model
@@ -43,6 +44,16 @@ def test_its_variables_and_layers():
   }
   scopes = [scope for scope, _ in host_model.layers(found.transformer)]
   assert scopes[-1] == 'decoder/block_000/layer_002/DenseReluDense'
+
+
+def test_placeholders_stand_for_the_variables_of_what_is_counted():
+  found, countable = (
+    comparison.specs_of(build(countable=one).variables.values())
+    for one in (False, True)
+  )
+  assert found == countable
+  with pytest.raises(UserError, match="Random.stddev = 'wide'"):
+    build(bindings=['Random.stddev = "wide"'], countable=True)
 
 
 def test_a_language_model():

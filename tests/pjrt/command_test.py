@@ -1,30 +1,24 @@
 """`synth-mtf transformer --device` on one CPU."""
 
 import functools
-import logging
 import pathlib
 import random
 import shutil
 import signal
 import subprocess
 import time
-import types
 
-import gin
 import jax
-import mesh_tensorflow as mtf
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from tensorflow.compiler.xla import xla_data_pb2
 from tensorflow.compiler.xla.service import hlo_pb2
 
-import synth_mtf
 from synth_mtf.checkpoints.folder import Folder, is_complete, step_of
 from synth_mtf.errors import UserError
 from synth_mtf.host import events, tpu_runtime
 from synth_mtf.pjrt import devices, estimator, program
-from synth_mtf.pjrt.hosts import Hosts
 from tests import official_files
 from tests.cli import t5_main
 from tests.cli.command import PROGRAM
@@ -334,22 +328,6 @@ def test_a_run_that_does_not_fit_is_refused(run, tmp_path, more, match):
   with pytest.raises(UserError, match=match):
     run(tmp_path / 'new', CPU, *more, steps=2)
   assert not (tmp_path / 'new').exists()
-
-
-def test_settings_for_cpus_on_a_gpu_are_named(caplog):
-  gin.bind_parameter('get_vocab_embedding_cls.cls', synth_mtf.EmbeddingByIndex)
-  gpu = types.SimpleNamespace(platform='gpu')
-  mesh = mtf.convert_to_shape('batch:1')
-  with caplog.at_level(logging.WARNING):
-    devices.check_run([gpu], Hosts(), mesh, 'train')
-  assert 'fast_cpu.gin has no effect on a GPU' in caplog.text
-
-
-def test_two_cores_that_work_as_one_are_explained():
-  found = [types.SimpleNamespace(platform='tpu')] * 4
-  mesh = mtf.convert_to_shape('batch:8')
-  with pytest.raises(UserError, match='give --logical_cores_per_chip=1'):
-    devices.check_run(found, Hosts(), mesh, 'train')
 
 
 def test_device_and_tpu_exclude_each_other(run, tmp_path):

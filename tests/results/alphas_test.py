@@ -62,6 +62,11 @@ def test_the_largest_move_is_between_checkpoints():
   assert alphas.largest_move(pd.DataFrame(rows[:1])) == math.inf
 
 
+def test_functions_of_one_letter_are_numbered():
+  numbered = alphas._numbered(['R', 'V', 'R'])  # noqa: SLF001
+  assert numbered == ['R 1', 'V', 'R 2']
+
+
 def test_where_nothing_is_mixed_there_is_none(tmp_path):
   made_runs.trained(tmp_path, 'random')
   assert alphas.frame(only(tmp_path)).empty

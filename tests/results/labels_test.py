@@ -52,6 +52,17 @@ def test_models_have_the_papers_names_and_no_two_have_the_same():
   assert len({*found.values()} - {''}) == len(found)
 
 
+def test_mixtures_are_counted_by_stack():
+  variant = 'random_vanilla+cross_random_vanilla'
+  gin_files.parse(model.files(variant), model.TINY)
+  found = labels.mixtures(host_model.make_transformer())
+  assert [(one.stack, one.layer) for one in found] == [
+    *(('encoder', 1), ('encoder', 2)),
+    *(('decoder', 1), ('cross', 1), ('decoder', 2), ('cross', 2)),
+  ]
+  assert {tuple(one.letters) for one in found} == {('R', 'V')}
+
+
 def test_a_layer_that_nobody_knows_has_the_name_of_its_class():
   class Other:
     pass

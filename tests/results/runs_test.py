@@ -5,10 +5,12 @@ import os
 import re
 from unittest import mock
 
+import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
 import synth_mtf.progress  # noqa: F401  registers a name with gin
+from synth_mtf.checkpoints import files
 from synth_mtf.errors import UserError
 from synth_mtf.figures import of_runs
 from synth_mtf.results import records, runs
@@ -157,6 +159,15 @@ def test_parameters_are_those_that_training_changes(tmp_path):
   frozen = "utils.run.variable_filter = '^(?!shared)'"
   made_runs.trained(tmp_path / 'frozen', bindings=[frozen])
   assert only(tmp_path / 'frozen').parameters == 8 * 4 + 128 * 8
+
+
+def test_without_slots_all_parameters_count(tmp_path):
+  made_runs.trained(tmp_path)
+  for path in tmp_path.glob('model.ckpt-*'):
+    path.unlink()
+  values = {'shared/embedding': np.zeros([128, 8]), 'w': np.zeros([8, 4])}
+  files.write(str(tmp_path), 100, values)
+  assert only(tmp_path).parameters == 128 * 8 + 8 * 4
 
 
 def test_products_are_counted_where_there_is_a_configuration(tmp_path):

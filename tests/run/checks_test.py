@@ -3,6 +3,7 @@
 What each check refuses is tested beside it; here, that runs are checked.
 """
 
+import contextlib
 import os
 import pathlib
 import re
@@ -10,12 +11,21 @@ import shutil
 import subprocess
 import sys
 import time
+import types
+from typing import Any
 
+import gin
+import numpy as np
 import pytest
 
+from synth_mtf.checkpoints import files
 from synth_mtf.errors import UserError
+from synth_mtf.host import gin_files
+from synth_mtf.host.run_config import RunConfig
 from synth_mtf.pjrt import devices
-from tests import forks
+from synth_mtf.run import checks, ways
+from synth_mtf.tasks import vocabulary
+from tests import forks, model
 from tests.cli import t5_main
 
 trains = pytest.mark.slow
@@ -61,6 +71,105 @@ def test_a_run_is_checked(refused, tmp_path, words, message):
   (tmp_path / 'a.model').write_text('no vocabulary')
   words = [word.replace('{folder}', str(tmp_path)) for word in words]
   refused(tmp_path, *words, match=message)
+
+
+def some_run(**settings) -> Any:
+  return types.SimpleNamespace(
+    **{
+      'mode': 'train',
+      'dataset_split': 'validation',
+      'optimizer': 'any',
+      'train_dataset_fn': None,
+      'eval_dataset_fn': None,
+      **settings,
+    }
+  )
+
+
+@pytest.mark.parametrize(
+  ('settings', 'message'),
+  [
+    ({'eval_dataset_fn': 1}, "mode 'train' has no data"),
+    ({'train_dataset_fn': 1}, None),
+    ({'train_dataset_fn': 1, 'optimizer': None}, 'has no optimizer'),
+    ({'mode': 'eval', 'train_dataset_fn': 1}, "mode 'eval' has no data"),
+    ({'mode': 'perplexity_eval', 'eval_dataset_fn': 1}, None),
+    ({'mode': 'infer', 'optimizer': None}, None),
+  ],
+)
+def test_which_data_a_mode_needs(settings, message):
+  run = some_run(**settings)
+  if message is None:
+    checks._check_has_data(run)  # noqa: SLF001
+    return
+  with pytest.raises(UserError, match=message):
+    checks._check_has_data(run)  # noqa: SLF001
+
+
+def test_dialogues_are_scored_with_their_metrics(monkeypatch, tmp_path):
+  task = 'synth_personachat'
+  for reader in ('mesh_train_dataset_fn', 'mesh_eval_dataset_fn'):
+    gin.bind_parameter(f'{reader}.mixture_or_task_name', task)
+  found: list[Any] = [None]
+  monkeypatch.setattr(checks, 'find_spec', lambda name: found[0])
+  with pytest.raises(UserError, match=f'{task} cannot be scored without'):
+    checks.check_task(some_run(mode='eval'), is_cached=True)
+  checks.check_task(some_run(mode='perplexity_eval'), is_cached=True)
+  found[0] = 'pycocoevalcap'
+  checks.check_task(some_run(mode='eval'), is_cached=True)
+  found[0] = None
+  path = tmp_path / 'vectors'
+  monkeypatch.setenv('SYNTH_MTF_WORD_VECTORS', str(path))
+  with pytest.raises(UserError, match='there is no local file .*/vectors'):
+    checks.check_task(some_run(mode='eval'), is_cached=True)
+  path.touch()
+  checks.check_task(some_run(mode='eval'), is_cached=True)
+
+
+def test_data_of_no_task_are_not_counted():
+  checks.check_task(some_run(), is_cached=False)
+
+
+def test_only_training_records_what_it_is(text_dir, tmp_path, monkeypatch):
+  monkeypatch.setenv('SYNTH_MTF_DATA_DIR', str(text_dir))
+  lengths = "utils.run.sequence_length = {'inputs': 16, 'targets': 16}"
+  folder, way = str(tmp_path / 'run'), ways.InSession()
+
+  def check(*more):
+    gin_files.parse(
+      [*model.files('random'), 'runs/pretrain_text.gin', 'runs/cpu.gin'],
+      [*model.TINY, 'num_layers = 1', lengths, *more],
+    )
+    with gin.unlock_config():
+      gin.bind_parameter('run.vocabulary', vocabulary.load('bytes'))
+    with contextlib.ExitStack() as held:
+      assert checks.check_run(folder, way, held) == {}
+
+  check('Unitransformer.max_length = 16')
+  names = {'vocabulary.json', 'origins.json', 'model.json'}
+  assert names <= {*os.listdir(folder)}
+  built = checks.build(RunConfig(), way)
+  assert built
+  values = {
+    name: np.zeros(variable.shape.as_list(), np.float32)
+    for name, variable in built.variables.items()
+  }
+  files.write(folder, 3, values)
+  before = {name: (tmp_path / 'run' / name).read_bytes() for name in names}
+  check(
+    'Unitransformer.max_length = 16',
+    "utils.run.mode = 'perplexity_eval'",
+    "utils.run.dataset_split = 'validation'",
+    'utils.run.eval_checkpoint_step = 3',
+    'utils.run.eval_dataset_fn = @mesh_eval_dataset_fn',
+  )
+  assert before == {n: (tmp_path / 'run' / n).read_bytes() for n in names}
+  with pytest.raises(UserError, match='another model: .*wi/kernel is float32'):
+    check(
+      'Unitransformer.max_length = 16',
+      'd_ff = 21',
+      'utils.run.train_steps = 9',
+    )
 
 
 def test_so_is_its_folder(refused, tmp_path):

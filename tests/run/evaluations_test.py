@@ -172,8 +172,12 @@ def test_a_metric_that_fails_is_named(estimator, tmp_path, returned, message):
 
 def test_generated_samples_are_recorded_as_such(estimator, tmp_path):
   samples = paths.samples_path()
-  gin.bind_parameter('synth_mtf.tasks.settings.data_dir', samples)
-  for task, data in (('synth_a', paths.GENERATED), ('b', '')):
+  for folder, task, data in (
+    (samples, 'synth_a', paths.GENERATED),
+    (samples, 'b', ''),
+    (str(tmp_path), 'synth_c', ''),
+  ):
+    gin.bind_parameter('synth_mtf.tasks.settings.data_dir', folder)
     evaluate(estimator, tmp_path, task, eval_dir_suffix=task)
     found = records.read(f'{tmp_path}/validation_eval_{task}')
     assert {result.data for result, _ in found} == {data}
@@ -208,7 +212,7 @@ def test_what_is_measured_token_by_token(estimator, tmp_path):
 def test_perplexity_of_a_language_model_is_per_word_too(estimator, tmp_path):
   """Two words and two ends of texts; eight letters and the ends."""
   gin.bind_parameter('utils.run.model_type', 'lm')
-  gin.bind_parameter('utils.run.batch_size', 2)
+  gin.bind_parameter('utils.run.batch_size', 1)
   gin.bind_parameter('utils.run.sequence_length', {'targets': 8})
   texts = tf.data.Dataset.from_tensor_slices(
     {'targets_pretokenized': ['abcd', 'efgh', 'not counted']}
@@ -227,7 +231,7 @@ def test_perplexity_of_a_language_model_is_per_word_too(estimator, tmp_path):
     ),
     checkpoint_path=f'{tmp_path}/model.ckpt-100',
     name='lm',
-    steps=1,
+    steps=2,
   )
   seqio.TaskRegistry.remove(name)
   found = {r.metric: r for r, _ in records.read(f'{tmp_path}/eval_lm')}
@@ -305,6 +309,9 @@ def test_decoding_counts_to_its_total(estimator, tmp_path, capfd, monkeypatch):
     shown_by(decode, tmp_path / 'log', capfd)[-2:]
     == ['decode, step 7  3 of 3 examples'] * 2
   )
+  gin.bind_parameter('decode_from_file.repeats', 2)
+  *_, last = shown_by(decode, tmp_path / 'log', capfd)
+  assert last == 'decode, step 7  4 of 6 examples'
 
 
 def test_what_was_written_is_named(estimator, tmp_path):

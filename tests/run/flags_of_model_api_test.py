@@ -5,6 +5,8 @@ import inspect
 
 import gin
 import pytest
+from absl import flags
+from absl.testing import flagsaver
 from t5.models import mesh_transformer_main
 
 from synth_mtf.errors import UserError
@@ -68,6 +70,63 @@ def test_they_are_refused_with_the_bindings(tmp_path):
     '--gin_param="utils.run.eval_checkpoint_step = None"',
   ]
   assert not folder.exists()
+
+
+@pytest.fixture
+def check():
+  """Checks flags of the Model API, as T5's main gets them."""
+  with flagsaver.flagsaver():
+
+    def run(mode, **paths):
+      flags.FLAGS.mark_as_parsed()
+      flags.FLAGS.use_model_api = True
+      flags.FLAGS.mode = mode
+      for name, path in paths.items():
+        flags.FLAGS[name].value = str(path)
+        flags.FLAGS[name].present = 1
+      flags_of_model_api.check()
+
+    yield run
+
+
+@pytest.mark.parametrize(
+  ('mode', 'flag', 'content', 'message'),
+  [
+    ('predict', 'input_file', None, '--input_file: .* cannot be read'),
+    ('predict', 'input_file', ' \n\n', '--input_file .* is empty'),
+    ('score', 'target_file', '\n', '--target_file .* is empty'),
+    ('finetune', 'pretrained_model_dir', None, 'does not exist; expected a'),
+  ],
+)
+def test_paths_that_the_model_api_reads(
+  check, tmp_path, mode, flag, content, message
+):
+  path = tmp_path / 'given'
+  if content is not None:
+    path.write_text(content)
+  with pytest.raises(UserError, match=message):
+    check(mode, **{flag: path})
+  check('train', **{flag: path})  # which does not read it
+  if flag == 'pretrained_model_dir':
+    path.mkdir()
+  else:
+    path.write_text('a line\n')
+  check(mode, **{flag: path})
+
+
+@pytest.mark.parametrize(
+  ('mode', 'flag', 'path'),
+  [
+    ('eval', 'eval_summary_dir', '/dev/null/a'),
+    ('export_predict', 'export_dir', '/dev/null/a'),
+    ('predict', 'output_file', '/dev/null/a/file'),
+  ],
+)
+def test_paths_that_the_model_api_writes(check, tmp_path, mode, flag, path):
+  with pytest.raises(UserError, match=f'^--{flag}: /dev/null/a cannot be'):
+    check(mode, **{flag: path})
+  check(mode, **{flag: tmp_path / 'new'})
+  check('train', **{flag: path})
 
 
 @pytest.mark.slow

@@ -105,6 +105,7 @@ def test_data_without_an_index(folder, caplog):
     ('eval', 'last', 'expected a step'),
     ('eval', True, 'expected a step'),
     ('eval', [], 'expected a step'),
+    ('eval', [2, 'x'], 'expected a step'),
     ('eval', 'all', 'none is later than .*skip_until = 2'),
     ('export_infer', 7, 'there is no model.ckpt-7'),
     ('score_from_strings', None, 'reads one checkpoint'),

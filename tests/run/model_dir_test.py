@@ -125,6 +125,10 @@ def test_a_lock_that_a_refused_run_made_goes_with_it(tmp_path):
   with pytest.raises(UserError), model_dir.locked(str(tmp_path)):
     model_dir.check('')
   assert not [*tmp_path.iterdir()]
+  (tmp_path / model_dir.LOCK).touch()
+  with pytest.raises(UserError), model_dir.locked(str(tmp_path)):
+    model_dir.check('')
+  assert [*tmp_path.iterdir()] == [tmp_path / model_dir.LOCK]
 
 
 @pytest.mark.parametrize(
@@ -175,6 +179,16 @@ def test_a_second_run_is_refused(tmp_path):
       pass
   with model_dir.locked(str(tmp_path)):
     pass
+
+
+def test_what_a_run_changes_is_not_read(tmp_path):
+  model_dir.require_unlocked(str(tmp_path))
+  with model_dir.locked(str(tmp_path)):
+    message = rf'a run is training in .* \(process {os.getpid()} on .*-1000'
+    with pytest.raises(UserError, match=message):
+      model_dir.require_unlocked(str(tmp_path))
+  model_dir.require_unlocked(str(tmp_path))
+  model_dir.require_unlocked('ram://bucket/run')
 
 
 @pytest.mark.parametrize(

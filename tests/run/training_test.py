@@ -17,6 +17,7 @@ import tensorflow.compat.v1 as tf
 from mesh_tensorflow import placement_mesh_impl
 from mesh_tensorflow.transformer import transformer
 
+from synth_mtf.checkpoints import files
 from synth_mtf.checkpoints.folder import Folder, is_complete, step_of
 from synth_mtf.errors import UserError
 from synth_mtf.host import events, losses, patches
@@ -199,7 +200,7 @@ def test_a_loss_that_has_not_fallen_is_noted(
   monkeypatch.setenv('SYNTH_MTF_PROGRESS_SECONDS', '60')
   stream = io.StringIO()
   noise = np.random.RandomState(0).normal(0, 0.1, 101)
-  values = np.float32(6 + noise - falls * np.arange(101) / 10)
+  values = (6 + noise - falls * np.arange(101) / 10).astype(np.float32)
   tmp_path /= str(falls)  # pytest may use a folder twice
   with tf.Graph().as_default():
     scaffold = starting_at(1)
@@ -218,11 +219,21 @@ def test_a_loss_that_has_not_fallen_is_noted(
   assert (note in stream.getvalue()) != has_fallen
   curve = events.read(str(tmp_path))['nats_per_token']
   assert [*curve] == [*range(2, 102, 5), 101]  # enough to draw
+  assert curve[7] == pytest.approx(values[2:7].mean())
 
 
 def test_a_few_steps_say_nothing_about_the_loss():
   assert hooks.has_fallen([1.0] * 49)
   assert not hooks.has_fallen([1.0] * 50)
+
+
+@pytest.mark.parametrize('fall, has_fallen', [(0.9, False), (1.0, True)])
+def test_a_fall_is_of_two_standard_errors(fall, has_fallen):
+  """Of a mean of 10 losses, whose variance is 10 / 9."""
+  noise = [1.0, -1.0] * 5
+  losses_of_run = [*(x + fall for x in noise), *[0.0] * 80, *noise]
+  assert pytest.approx(0.943, abs=0.001) == 2 * (2 / 9) ** 0.5
+  assert hooks.has_fallen(losses_of_run) == has_fallen
 
 
 class Recorded:
@@ -342,7 +353,6 @@ def saved(model_dir):
   return [step_of(name) for name in Folder(str(model_dir)).checkpoints]
 
 
-@pytest.mark.slow
 class TestSaving:
   def test_by_steps_alone(self, tmp_path):
     train(tmp_path, 9)
@@ -413,7 +423,6 @@ class Held(WritingBehind):
     super().start(session, names, write_later)
 
 
-@pytest.mark.slow
 class TestSavingBehind:
   """Checkpoints that are written while the next steps run."""
 
@@ -611,14 +620,14 @@ def _one_weight(features, labels, mode, config):
   )
 
 
-def train_on(rows, estimator):
+def train_on(rows, estimator, steps=10**6):
   def dataset(sequence_length, vocabulary, dataset_split):
     return tf.data.Dataset.from_generator(
       rows, output_signature={'targets': tf.TensorSpec([4], tf.float32)}
     )
 
   training.train_with_progress(
-    estimator, None, {'targets': 4}, 1, dataset, 10**6, None
+    estimator, None, {'targets': 4}, 1, dataset, steps, None
   )
 
 
@@ -630,7 +639,28 @@ def test_training_without_examples_is_an_error(tmp_path):
     train_on(list, estimator)
 
 
-@pytest.mark.slow  # takes over this process's signals
+def test_a_run_that_becomes_complete_returns(tmp_path):
+  def rows():
+    for _ in range(9):
+      yield {'targets': np.ones([4], np.float32)}
+
+  train_on(rows, tf.estimator.Estimator(_one_weight, str(tmp_path)), steps=2)
+  assert current.run().outcome.result == "step 2, T5's loss 1.000"
+  assert Folder(str(tmp_path)).checkpoints[-1] == 'model.ckpt-2'
+
+
+def test_a_run_that_is_complete_trains_no_more(tmp_path, capsys):
+  path = files.write(str(tmp_path), 5, {'global_step': np.array(5, np.int64)})
+
+  def rows():
+    raise AssertionError('a batch is read')
+
+  train_on(rows, tf.estimator.Estimator(_one_weight, str(tmp_path)), steps=5)
+  assert current.run().outcome.result == 'already at step 5'
+  assert 'train  already at step 5' in capsys.readouterr().err
+  assert Folder(str(tmp_path)).checkpoints == [os.path.basename(path)]
+
+
 @pytest.mark.parametrize(
   'asks, status',
   [

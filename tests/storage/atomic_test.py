@@ -57,6 +57,18 @@ def test_an_error_names_the_file(tmp_path):
 
 
 @pytest.mark.parametrize(
+  'error', [OSError('no number'), OSError(28, 'full', 'its own name')]
+)
+def test_an_error_that_needs_no_name_is_raised_as_it_is(error):
+  def fail():
+    raise error
+
+  with pytest.raises(OSError) as raised, atomic.errors_named('a.json'):
+    fail()
+  assert raised.value is error
+
+
+@pytest.mark.parametrize(
   ('name', 'message'),
   [
     ('there', 'there exists already'),
