@@ -342,8 +342,8 @@ def test_more_texts_than_any_model_has(texts):
     files.Checkpoint(texts)
 
 
-def change_each_byte(path):
-  """Opens a checkpoint with each byte of its index changed in turn.
+def change_each_bit(path):
+  """Opens a checkpoint with each bit of its index changed in turn.
 
   Checksums fit, so that TensorFlow does not notice.
   """
@@ -351,9 +351,9 @@ def change_each_byte(path):
     data = stream.read()
   # The block of entries ends where the empty one of the metadata begins.
   end = data.index(with_checksum(block([])[0])) - 5
-  for place in range(end):
+  for place in range(8 * end):
     changed = bytearray(data[:end])
-    changed[place] ^= 1 << place % 8
+    changed[place // 8] ^= 1 << place % 8
     with open(f'{path}.index', 'wb') as stream:
       stream.write(with_checksum(changed) + data[end + 5 :])
     with contextlib.suppress(UserError):
@@ -361,13 +361,19 @@ def change_each_byte(path):
       for name in checkpoint.variables:
         with contextlib.suppress(UserError):
           checkpoint[name]
-  print(f'{end} bytes')
+  print(f'{8 * end} bits')
 
 
 @pytest.mark.slow  # opens two thousand checkpoints
-def test_no_changed_byte_ends_the_process(path):
-  write(path, entries(path))
-  program = f'import {__name__} as test; test.change_each_byte({path!r})'
+def test_no_changed_bit_ends_the_process(path):
+  """An index of the header and of one variable of each number of dimensions."""
+  one_of_each = {}
+  for name, spec in files.Checkpoint(path).variables.items():
+    one_of_each[len(spec.shape)] = name.encode()
+  assert one_of_each.keys() == {0, 1, 2}
+  every = entries(path)
+  write(path, {name: every[name] for name in (b'', *one_of_each.values())})
+  program = f'import {__name__} as test; test.change_each_bit({path!r})'
   found = checkout.run(sys.executable, '-c', program)
   assert int(found.stdout.split()[-2]) > 1000
 

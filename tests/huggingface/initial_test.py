@@ -132,11 +132,13 @@ def losses_of_mesh(variant, bindings, seeds, rows):
     fetches = [lowering.export_to_tf_tensor(loss)]
     fetches += [lowering.lowered_operation(op) for op in updates]
     advance = step.assign_add(1)
+    initialize = tf.global_variables_initializer()
+    copy = lowering.copy_masters_to_slices()
     losses: list[list[float]] = []
     with tf.Session() as session:
       for _ in seeds:  # each draw of the initial values is another one
-        session.run(tf.global_variables_initializer())
-        session.run(lowering.copy_masters_to_slices())
+        session.run(initialize)
+        session.run(copy)
         losses.append([])
         for _ in rows:
           losses[-1].append(session.run(fetches)[0])

@@ -2,8 +2,7 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
+import multiprocessing
 
 import numpy as np
 import pytest
@@ -125,40 +124,31 @@ def test_predictions_of_other_tasks_and_steps_stay(tmp_path):
   assert sorted(found) == sorted(2 * places)
 
 
-_EVALUATION = """
-import dataclasses, sys
-from synth_mtf.results import records
-folder, task, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
-result = records.Result(task, 'test', 'f1', 1.0, 2, 'example', None, 0)
-print(end='ready\\n', flush=True)
-sys.stdin.readline()
-for step in range(count):
-  made = dataclasses.replace(result, step=step)
-  records.add_results(folder, [made], {'gin': task})
-  records.add_predictions(folder, task, 'test', step, [{'input': 'a'}])
-"""
+def evaluate(folder, task, steps, together):
+  together.wait(timeout=60)
+  for step in range(steps):
+    made = changed(task=task, split='test', step=step)
+    records.add_results(folder, [made], {'gin': task})
+    records.add_predictions(folder, task, 'test', step, [{'input': 'a'}])
 
 
 @pytest.mark.slow
 def test_evaluations_side_by_side_keep_all_results(tmp_path):
   """Each process reads, changes and replaces the same two files."""
   tasks, steps = ['cola', 'rte', 'sst2'], 40
+  context = multiprocessing.get_context('fork')
+  together = context.Barrier(len(tasks))
   processes = [
-    subprocess.Popen(
-      [sys.executable, '-c', _EVALUATION, tmp_path, task, str(steps)],
-      stdin=subprocess.PIPE,
-      stdout=subprocess.PIPE,
-      text=True,
+    context.Process(
+      target=evaluate, args=(str(tmp_path), task, steps, together)
     )
     for task in tasks
   ]
   for process in processes:
-    assert process.stdout and process.stdout.readline() == 'ready\n'
+    process.start()
   for process in processes:
-    assert process.stdin
-    process.stdin.write('go\n')
-    process.stdin.flush()
-  assert [process.wait() for process in processes] == [0] * len(tasks)
+    process.join()
+  assert [process.exitcode for process in processes] == [0] * len(tasks)
   kept = {(result.task, result.step) for result, _ in records.read(tmp_path)}
   expected = {(task, step) for task in tasks for step in range(steps)}
   assert kept == expected
