@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from multiprocessing import connection
+from unittest import mock
 
 from benchmarks._worker import HERE
 
@@ -33,7 +34,8 @@ def run(
     environment: variables that it has besides those of this process.
   """
   process = _CONTEXT.Process(target=_become, args=(words, log, environment))
-  with _LOCK:
+  # The server may start, too; without the variable, its forks start again.
+  with _LOCK, mock.patch.dict(os.environ, PYTHONHASHSEED='0'):
     process.start()
   connection.wait([process.sentinel])
   with _LOCK:

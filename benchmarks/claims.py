@@ -351,5 +351,4 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 if __name__ == '__main__':
-  os.environ['PYTHONHASHSEED'] = '0'  # of all trainings
   main(sys.argv[1:])
