@@ -398,6 +398,14 @@ TABLES = {
     ]
   ),
   'recall': Table([Column('nats per token', part('j'), mean())]),
+  'tables 2 and 3': Table(
+    [
+      Column('translation', part('p'), mean()),
+      Column('language models', part('q'), mean()),
+      Column('summaries', part('r'), mean()),
+      Column('dialogue', part('m'), mean()),
+    ]
+  ),
   'further functions': Table([Column('log perplexity', part('k'), mean())]),
   'encoders': Table([Column('nats', part('l', 'ag_news'), mean())]),
   'windows': Table(
@@ -405,14 +413,6 @@ TABLES = {
       Column('before training', part('n'), mean('share_at_first')),
       Column('after it', part('n'), mean('share')),
       Column('nats per token', part('n'), mean()),
-    ]
-  ),
-  'tables 2 and 3': Table(
-    [
-      Column('translation', part('p'), mean()),
-      Column('language models', part('q'), mean()),
-      Column('summaries', part('r'), mean()),
-      Column('dialogue', part('m'), mean()),
     ]
   ),
   'tpu, one block': Table(_compiled('one_block', '.2f')),

@@ -66,7 +66,7 @@ def _speeds() -> Source:
 def _windows() -> Source:
   found = {}
   for model, row in tables.part('n').items():
-    found[f'{model}, untrained'] = _sample(tables.seeds(row, 'share_at_first'))
+    found[f'untrained {model}'] = _sample(tables.seeds(row, 'share_at_first'))
     found[model] = _sample(tables.seeds(row, 'share'))
   return Source('local windows', found, higher=True)
 
@@ -285,7 +285,7 @@ RULES: Mapping[str, Rule] = {
   ),
   'Language models learn to look at local windows': Rule(
     'local windows',
-    [*ahead('n', 'R', 'R, untrained'), *ahead('n', 'V', 'V, untrained')],
+    [*ahead('n', 'R', 'untrained R'), *ahead('n', 'V', 'untrained V')],
   ),
 }
 
