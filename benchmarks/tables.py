@@ -112,13 +112,9 @@ def seeds(result: Result, key: str = 'value') -> list[float]:
 
   Some parts have kept these alone.
   """
-  if f'{key}_of_seeds' in result:
-    of_seeds = [*result[f'{key}_of_seeds'].values()]
-  elif 'losses' in result:
-    at = result['evaluated'].index(result['steps'])
-    of_seeds = [losses[at] for losses in result['losses'].values()]
-  else:
+  if f'{key}_of_seeds' not in result:
     return [*result[key]]
+  of_seeds = [*result[f'{key}_of_seeds'].values()]
   return [statistics.fmean(of_seeds), statistics.stdev(of_seeds)]
 
 
