@@ -132,7 +132,7 @@ def _make_placeholder(
   initializer: Callable[..., tf.Tensor] | None,
   **_: Any,
 ) -> tf.Tensor:
-  """Makes a placeholder for a variable, which takes a tenth of the time.
+  """Makes a placeholder for a variable, which takes less time to build.
 
   It calls one initializer for each class and settings, as gin may bind values
   that it refuses.
