@@ -16,7 +16,10 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax._src.compiler import compile_or_get_cached
+from jax._src.interpreters import mlir
 from jax._src.lib import xla_client
+from jax._src.lib.mlir import ir
 
 
 class Slice(NamedTuple):
@@ -115,13 +118,25 @@ def compile_hlo(hlo: bytes, devices: Sequence[Any]) -> Any:
   return compile_mlir(mlir_of(hlo), devices)
 
 
-def compile_mlir(module: Any, devices: Sequence[Any]) -> Any:
-  """Compiles what `mlir_of` returns with a replica on each device."""
-  client, options = devices[0].client, _options(devices)
+def compile_mlir(module: bytes, devices: Sequence[Any]) -> Any:
+  """Compiles what `mlir_of` returns with a replica on each device.
+
+  As with what JAX itself compiles, the result is kept in the folder
+  JAX_COMPILATION_CACHE_DIR, and taken from there, if that is set.
+  """
+  client = devices[0].client
+  listed = []
   if hasattr(client, 'compile_and_load'):  # since JAX 0.6
-    listed = xla_client.DeviceList(tuple(devices))
-    return client.compile_and_load(module, listed, options)
-  return client.compile(module, options)
+    listed = [xla_client.DeviceList(tuple(devices))]
+  host_callbacks: list[Any] = []
+  return compile_or_get_cached(
+    client,
+    _parsed(module),
+    np.array(devices),
+    _options(devices),
+    host_callbacks,
+    *listed,
+  )
 
 
 def compile_for_slice(hlo: bytes, cores: Sequence[Any]) -> Any:
@@ -134,16 +149,17 @@ def compile_for_slice(hlo: bytes, cores: Sequence[Any]) -> Any:
   Returns:
     JAX's executable, which has no memory and cannot be run.
   """
-  from jax._src.interpreters import mlir
-  from jax._src.lib.mlir import ir
-
-  with mlir.make_ir_context():
-    module = ir.Module.parse(mlir_of(hlo))
+  module = _parsed(mlir_of(hlo))
   listed = xla_client.DeviceList(tuple(cores))
   return cores[0].client.compile(module, listed, _options(cores))
 
 
-def mlir_of(hlo: bytes) -> Any:
+def _parsed(module: bytes) -> ir.Module:
+  with mlir.make_ir_context():
+    return ir.Module.parse(module)
+
+
+def mlir_of(hlo: bytes) -> bytes:
   """Translates a serialized HloModule to what JAX's clients take."""
   return xla_client._xla.mlir.xla_computation_to_mlir_module(  # noqa: SLF001
     xla_client.XlaComputation(hlo)

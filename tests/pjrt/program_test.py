@@ -1,5 +1,6 @@
 """Programs that XLA translates, or refuses."""
 
+import contextlib
 import types
 from typing import Any
 
@@ -7,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from jax.experimental.compilation_cache import compilation_cache
 
 from synth_mtf.errors import UserError
 from synth_mtf.host import gin_files
@@ -35,6 +37,51 @@ def test_a_program_updates_its_variables():
   for expected in ([1, 2, 3], [1, 3, 5]):
     ((found,),) = executable({'x': given}, variables)
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.xla
+def test_a_folder_keeps_what_was_compiled(tmp_path):
+  hits = []
+
+  def listen(event, **_):
+    if event == '/jax/compilation_cache/cache_hits':
+      hits.append(event)
+
+  jax.monitoring.register_event_listener(listen)
+  devices = Devices(jax.devices('cpu')[:1])
+  with tf.Graph().as_default() as graph:
+    x = tf.placeholder(tf.float32, [3], name='x')
+    lowered = program.lower(graph, [x * 2], [])
+  (given,) = devices.replicate([np.arange(3, dtype=np.float32)])
+  with _kept_in(tmp_path):
+    for taken in (0, 1):
+      executable = program.Executable(lowered, devices)
+      assert len(hits) == taken
+      ((found,),) = executable({'x': given}, {})
+      np.testing.assert_array_equal(found, [0, 2, 4])
+      assert executable.memory().needed >= 2 * 3 * 4
+  assert list(tmp_path.iterdir())
+
+
+@contextlib.contextmanager
+def _kept_in(folder):
+  """Sets what JAX reads from environment variables when it is imported."""
+  options = {
+    'jax_compilation_cache_dir': str(folder),
+    'jax_persistent_cache_min_compile_time_secs': 0.0,
+  }
+  before = {name: getattr(jax.config, name) for name in options}
+  _set(options)
+  try:
+    yield
+  finally:
+    _set(before)
+
+
+def _set(options):
+  for name, value in options.items():
+    jax.config.update(name, value)
+  compilation_cache.reset_cache()
 
 
 @pytest.mark.xla
