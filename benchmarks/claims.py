@@ -9,8 +9,7 @@ The parts are
   b  a task that depends on pairs of tokens (which capital followed this
      letter?): R and D against V, R+V and D+V, in self- and cross-attention; the
      mixtures also with an alpha that is learned at the learning rate
-  c  span corruption on text, with the systems of Table 4, at equal steps and at
-     equal time
+  c  span corruption on text, with the systems of Table 4
   f  ablations on span corruption: rank of FR, factors of FD, heads of R+V,
      mixing, N
   g  cross-attention: R, FR, D, R+V and D+V instead of V, on copying, text and
@@ -25,10 +24,11 @@ The parts are
   l  encoders that classify news and reviews: FR and FR+V against Linformer and
      V
   m  dialogue: R and D against V and the mixtures with V
-  n  where R looks in language models: the share of its attention within a
-     window, by steps
-  o  the same in span corruption
+  n  where language models look: the share of attention within a window, before
+     training and after it
   p  translation: the systems of Table 2
+  q  language models of sentences: systems of Table 2
+  r  summaries: the systems of Table 3, and R+D
 
 Each model trains with each seed in <out>/<part>/<task>/<model>/seed_<n>, which
 `synth-mtf table`, `plot` and `report` read. A second call skips finished models
@@ -47,7 +47,6 @@ import argparse
 import collections
 import concurrent.futures
 import dataclasses
-import functools
 import json
 import os
 import pathlib
@@ -106,14 +105,13 @@ class Training:
       f'synth_mtf.train_with_progress.seed = {self.seed}',
     )
 
-  def measure(self, steps: Iterable[int]) -> None:
-    """Evaluates checkpoints, unless already done."""
-    at = sorted({*steps})
+  def measure(self, step: int) -> None:
+    """Evaluates a checkpoint, unless already done."""
     self._run_once(
-      f'measure_{"_".join(map(str, at))}',
+      f'measure_{step}',
       'perplexity_text',
       f"utils.run.dataset_split = '{self.part.held_out}'",
-      f'eval_checkpoint_step = {at}',
+      f'eval_checkpoint_step = [{step}]',
       'utils.run.perplexity_eval_steps = 32',
     )
 
@@ -138,11 +136,6 @@ class Training:
     attention = file.read(str(path))
     stacks = [x for name, x in attention.stacks.items() if name != 'cross']
     return statistics.fmean(share_within(x.weights, window) for x in stacks)
-
-  @property
-  def steps_per_second(self) -> float:
-    """Speed of training, without any further steps for equal time."""
-    return float((self.folder / f'train_{self.part.steps}.done').read_text())
 
   def _run_once(self, name: str, run: str, *params: str) -> None:
     """Runs `synth-mtf transformer` on one core, unless already done."""
@@ -175,8 +168,7 @@ class Training:
       '--gin_file=runs/cpu.gin',
       *(f'--gin_param={binding}' for binding in bindings),
     )
-    (result,) = runs.read(str(self.folder))
-    done.write_text(str(result.steps_per_second or 0.0))
+    done.touch()
 
   def _run(self, *words: str) -> None:
     """Runs `synth-mtf` on one core; its output goes to log.txt."""
@@ -251,24 +243,15 @@ def _compare(
         raise
 
   each('train', lambda training: training.train(part.steps))
-  steps = {training.model.name: part.steps for training in trainings}
-  if part.paper:
-    steps = _of_equal_time(part, trainings)
-    each('train', lambda t: t.train(max(part.steps, steps[t.model.name])))
-  each('measure', lambda t: t.measure([part.steps, steps[t.model.name]]))
+  each('measure', lambda training: training.measure(part.steps))
   rows: list[dict[str, Any]] = []
   for (task, name), several in _groups(trainings).items():
     row: dict[str, Any] = {
       'task': task,
       'model': name,
       **of_seeds('value', several, lambda t: t.value(part.steps)),
-      **of_seeds('steps_per_second', several, lambda t: t.steps_per_second),
     }
     if part.paper:
-      at = steps[name]
-      equal_time = functools.partial(Training.value, steps=at)
-      row |= of_seeds('equal_time', several, equal_time)
-      row['equal_time_steps'] = at
       row['paper'] = part.paper.get(name)
     if window := part.window:
       row['window'] = window
@@ -282,20 +265,6 @@ def _compare(
     'agreement': agreement(
       {row['model']: row['value'][0] for row in rows}, part.paper or {}
     ),
-  }
-
-
-def _of_equal_time(part: Part, trainings: Sequence[Training]) -> dict[str, int]:
-  """Returns each model's steps in the time of V, rounded to a checkpoint."""
-  speeds = {
-    name: statistics.median(t.steps_per_second for t in several)
-    for (_, name), several in _groups(trainings).items()
-  }
-  first = speeds.get('V', next(iter(speeds.values())))
-  every = _interval(part)
-  return {
-    name: max(every, round(part.steps * speed / first / every) * every)
-    for name, speed in speeds.items()
   }
 
 

@@ -51,8 +51,7 @@ class Part:
   # If set, the attention to tokens at most this far away is measured, too,
   # before training and after it.
   window: int | None = None
-  # The paper's results by model. If set, models are also evaluated after the
-  # training time of V.
+  # The paper's results by model.
   paper: dict[str, float] | None = None
 
 

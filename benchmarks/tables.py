@@ -300,9 +300,7 @@ def _decoding(batch: int, beams: int) -> list[Column]:
 def _span_corruption() -> list[Column]:
   found, timed = part('c'), section('claims_e', 'model')
   return [
-    Column('equal steps', found, mean()),
-    Column('equal time', found, mean('equal_time')),
-    Column('steps of it', found, number('equal_time_steps')),
+    Column('log perplexity', found, mean()),
     Column('the paper', found, number('paper')),
     Column('speed: x V', timed, median_speed),
     Column('the paper', timed, number('paper')),

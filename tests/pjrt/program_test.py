@@ -98,6 +98,26 @@ def test_only_the_last_programs_are_kept():
     assert programs.get(*ours[0]) is not made[0], 'compiled again'
     assert programs.get(*ours[-1]) is made[-1]
     assert programs.get(*ours[2]) is not made[2], 'the oldest went'
+    kept = programs.get(*ours[2])
+    estimator.model_fn(lambda **_: None, programs)  # of another estimator
+    assert programs.get(*ours[2]) is not kept
+
+
+@pytest.mark.xla
+def test_a_program_is_that_of_a_batch_and_its_results():
+  programs = estimator.Programs(Devices(jax.devices('cpu')[:1]))
+  with tf.Graph().as_default():
+    x = tf.placeholder(tf.float32, [2], name='x')
+    y, z = x + 1.0, x * 2.0
+    kept = programs.get({'x': x}, [y], [])
+    assert programs.get({'x': tf.ones([2])}, [y], []) is kept
+    for batch, results in (
+      ({'another name': x}, [y]),
+      ({'x': tf.ones([3])}, [y]),
+      ({'x': tf.ones([2], tf.int32)}, [y]),
+      ({'x': x}, [z]),
+    ):
+      assert programs.get(batch, results, []) is not kept
 
 
 @pytest.mark.xla
