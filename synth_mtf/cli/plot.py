@@ -105,9 +105,8 @@ def run(args: argparse.Namespace) -> None:
   written = []
   for name in names:
     try:
-      for path, figure in _draw(name, args, sources[name]):
+      for path, figure in _draw(name, args, sources[name], missing):
         written += style.write(figure, os.path.join(args.out, path))
-      missing += _left_out(name, sources[name])
     except UserError as error:
       missing.append(f'No {name}: {error}')
   print(*written, *missing, sep='\n')
@@ -145,18 +144,26 @@ def _check(
 
 
 def _draw(
-  name: str, args: argparse.Namespace, source: Sequence[Any]
+  name: str,
+  args: argparse.Namespace,
+  source: Sequence[Any],
+  missing: list[str],
 ) -> Iterator[tuple[str, Any]]:
-  """Yields file names and their figures."""
+  """Yields file names and their figures.
+
+  Adds to `missing` which runs they lack, and why.
+  """
   from synth_mtf.figures import of_attention, of_runs
 
   if name == 'curves':
     for number, figure in enumerate(of_runs.curves(source, args.tasks), 1):
       yield name if number == 1 else f'{name}_{number}', figure
+    missing += of_runs.without_curves(source)
   elif name == 'scores':
     yield name, of_runs.scores(source)
+    missing += of_runs.without_scores(source)
   elif name == 'alpha':
-    yield from _draw_alpha(args, source)
+    yield from _draw_alpha(args, source, missing)
   elif name == 'histograms':
     yield name, of_attention.histograms(source, args.layers)
   elif name == 'heads':
@@ -165,27 +172,23 @@ def _draw(
     yield from _draw_heat_maps(args, source)
 
 
-def _left_out(name: str, source: Sequence[Any]) -> list[str]:
-  """Returns which runs a figure lacks, and why."""
-  from synth_mtf.figures import of_runs
-
-  if name == 'curves':
-    return of_runs.without_curves(source)
-  if name == 'scores':
-    return of_runs.without_scores(source)
-  return []
-
-
 def _draw_alpha(
-  args: argparse.Namespace, runs: Sequence[Any]
+  args: argparse.Namespace, runs: Sequence[Any], missing: list[str]
 ) -> Iterator[tuple[str, Any]]:
   """Yields a figure for each run that mixes functions."""
   from synth_mtf.figures import of_runs
   from synth_mtf.results import alphas
   from synth_mtf.results.runs import common_folder
 
-  frames = [(run, alphas.frame(run)) for run in runs]
-  mixed = [(run, frame) for run, frame in frames if not frame.empty]
+  mixed = []
+  for run in runs:
+    try:
+      frame = alphas.frame(run)
+    except UserError as error:
+      missing.append(f'No alpha of {run.label}, {run.name}: {error}')
+      continue
+    if not frame.empty:
+      mixed.append((run, frame))
   if not mixed:
     raise UserError('no run mixes functions: none has an alpha')
   labels = [run.label for run, _ in mixed]

@@ -315,7 +315,7 @@ def without_curves(runs: Sequence[Run]) -> list[str]:
   for run in runs:
     if run.name not in drawn:
       why = 'it has neither event files of training nor evaluations'
-      if run.losses or run.host_losses:
+      if any(run.losses.values()) or any(run.host_losses.values()):
         why = 'all its losses are NaN'
       lines.append(f'No curve of {run.label}, {run.name}: {why}')
   return lines

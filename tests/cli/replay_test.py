@@ -3,6 +3,7 @@
 import importlib.metadata
 import json
 import os
+import re
 import shlex
 import subprocess
 
@@ -11,7 +12,9 @@ import pytest
 from synth_mtf import paths
 from synth_mtf.results import records
 from synth_mtf.run import origin
+from synth_mtf.tasks import inspection
 from tests.cli import command
+from tests.results import made_runs
 
 FILES = (
   'sizes/tiny',
@@ -123,7 +126,96 @@ def test_says_what_differs_and_prints_nothing_that_runs(trained):
     '$HOME',
     '`rm all`',
   ]
-  for text in ('[{"environment": 3}]', '[5]'):
-    path.write_text(text)
-    status, _, complaint = command.run('replay', trained)
-    assert (status, 'damaged' in complaint) == (2, True)
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch, made_data):
+  """Runs that were evaluated on one folder of data, in a folder with it."""
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'data').symlink_to(made_data)
+  (tmp_path / 'empty').mkdir()
+  with monkeypatch.context() as patch:
+    patch.setenv('SYNTH_MTF_DATA_DIR', 'data')
+    result = made_runs.result(
+      digest=inspection.digest(made_runs.COLA, 'validation')
+    )
+  here = {**origin.here(None), 'machine': 'a\nsupercomputer'}
+  origins = {
+    'relative': [
+      {
+        **here,
+        'date': date,
+        'command': f'synth-mtf transformer --seed={date}',
+        'environment': {'SYNTH_MTF_DATA_DIR': 'data'},
+      }
+      for date in ('1', '2')
+    ],
+    'unset': [{**here, 'environment': {}, 'folder': str(made_data)}],
+    'older': [],
+  }
+  for name, made in origins.items():
+    evaluated = tmp_path / name / 'validation_eval'
+    evaluated.mkdir(parents=True)
+    (tmp_path / name / records.ORIGINS).write_text(json.dumps(made))
+    records.add_results(str(evaluated), [result], {'versions': {}, 'gin': ''})
+  return tmp_path
+
+
+def replay(*names):
+  """What `replay` prints of runs, without the machine here."""
+  status, script, _ = command.run('replay', *names)
+  assert status == 0
+  return [line.partition(' there, ')[0] for line in script.splitlines()]
+
+
+def test_each_command_comes_once_and_so_does_what_differs(runs, monkeypatch):
+  """The data are found in the folder of the run, wherever one is now."""
+  monkeypatch.chdir(runs / 'empty')
+  assert replay('../relative') == [
+    '# relative, ../relative',
+    *(
+      f'cd {runs} && env SYNTH_MTF_DATA_DIR=data synth-mtf transformer '
+      f'--seed={number}'
+      for number in (1, 2)
+    ),
+    '# machine: a supercomputer',
+  ]
+
+
+def have_other_data(*names):
+  """Which of the runs, by what `replay` prints."""
+  found = []
+  for line in replay(*names):
+    if title := re.fullmatch(r'# (\w+), \1', line):
+      name = title[1]
+    elif line.startswith('# data of synth_glue_cola_v002, validation: '):
+      found.append(name)
+  return found
+
+
+def test_data_are_those_of_the_user_or_else_of_each_run(runs, monkeypatch):
+  every = ('relative', 'unset', 'older')
+  assert have_other_data(*every) == ['unset', 'older']
+  assert have_other_data('relative', 'older') == ['older']
+  monkeypatch.setenv('SYNTH_MTF_DATA_DIR', str(runs / 'data'))
+  assert have_other_data(*every) == []
+  monkeypatch.setenv('SYNTH_MTF_DATA_DIR', str(runs / 'empty'))
+  assert have_other_data(*every) == [*every]
+
+
+def test_origins_that_are_missing_or_damaged(runs, monkeypatch):
+  monkeypatch.setenv('SYNTH_MTF_DATA_DIR', str(runs / 'data'))
+  assert replay('older') == [
+    '# older, older',
+    '# made by an older version, whose commands are not recorded',
+  ]
+  for origins in (
+    [5],
+    [{'environment': 3}],
+    [{'environment': {}, 'command': 3}],
+    [{'environment': {}, 'command': "'"}],
+  ):
+    (runs / 'older' / records.ORIGINS).write_text(json.dumps(origins))
+    status, _, complaint = command.run('replay', 'older')
+    assert status == 2
+    assert 'older has a damaged origin' in complaint

@@ -1,5 +1,6 @@
-"""`synth-mtf attention` and `report` on runs trained for two steps."""
+"""`synth-mtf attention` and `report` on runs, most trained for two steps."""
 
+import html
 import os
 import re
 import shlex
@@ -9,14 +10,16 @@ import numpy as np
 import pytest
 
 from synth_mtf.attention import file
+from synth_mtf.cli import attention
 from synth_mtf.report import page
+from tests.attention import made
 from tests.cli import t5_main
 from tests.cli.command import run
 from tests.report.pages import Reader
 from tests.report.weights_test import unpack
+from tests.results import made_runs
 
-pytestmark = pytest.mark.slow  # trains
-
+SLOW = pytest.mark.slow  # trains
 TEXT = ('--text', 'A red boat.', '--target', 'ein Boot')
 
 
@@ -55,6 +58,7 @@ ENCODED = {'encoder': ['The red boat.']}
 PAIRS = {'encoder': ['The red boat.', 'Ä'], 'decoder': ['yes', 'no']}
 
 
+@SLOW
 @pytest.mark.parametrize(
   'words, step, texts',
   [
@@ -95,6 +99,7 @@ def read(written):
   return Reader(written.read_text(encoding='utf-8'))
 
 
+@SLOW
 def test_the_table_is_that_of_synth_mtf_table(read, runs):
   _, out, _ = run('table', *runs, '--format', 'markdown')
   rows = [line for line in out.splitlines() if line.startswith('|')]
@@ -107,6 +112,7 @@ def test_the_table_is_that_of_synth_mtf_table(read, runs):
   assert cells <= shown | {''}
 
 
+@SLOW
 def test_its_command_makes_it_again(read, written, runs, here):
   """And a page of an .npz file has the same weights."""
   (listed,) = [x for x in read.content['pre'] if x.startswith('synth-mtf ')]
@@ -125,6 +131,7 @@ def test_its_command_makes_it_again(read, written, runs, here):
     )
 
 
+@SLOW
 def test_a_run_without_configuration_is_reported(runs, here, tmp_path):
   copy = shutil.copytree(runs[0], tmp_path / 'copy')
   for path in copy.iterdir():
@@ -139,6 +146,7 @@ def test_a_run_without_configuration_is_reported(runs, here, tmp_path):
   assert [one['label'] for one in Reader(made).models] == ['Syn (R)']
 
 
+@SLOW
 @pytest.mark.parametrize(
   'words, message',
   [
@@ -175,6 +183,7 @@ def test_bad_input(runs, words, message):
   assert os.listdir() == []
 
 
+@SLOW
 def test_nothing_else_is_replaced(runs, here):
   """By a command that is refused, or by a page."""
   for words in (
@@ -187,3 +196,55 @@ def test_nothing_else_is_replaced(runs, here):
   for _ in range(2):
     assert run('report', runs[0])[0] == 0
   assert page.GENERATOR in (here / 'report.html').read_text()
+
+
+@pytest.fixture
+def bare(tmp_path, monkeypatch):
+  """Runs with a score and no configuration, in the working folder."""
+  monkeypatch.chdir(tmp_path)
+  for name in ('one', 'two'):
+    made_runs.evaluated(name, made_runs.COLA, 2, {'matthews_corrcoef': 0.5})
+  return tmp_path
+
+
+@pytest.mark.usefixtures('bare')
+def test_a_page_of_a_file_and_a_table_of_the_paper():
+  file.write('a.npz', made.random_attention())
+  words = ['report', 'one', 'two', '--attention=a.npz', '--layout=glue']
+  status, out, err = run(*words, '--out=a.html')
+  assert (status, out, err) == (0, '2 runs: a.html\n', '')
+  with open('a.html', encoding='utf-8') as page_:
+    text = page_.read()
+  shown = Reader(text)
+  assert [model['label'] for model in shown.models] == ['Syn (R)']
+  assert 'GLUE, as in Table 5. ' in text
+  assert f'synth-mtf {" ".join(words)} --out=a.html' in shown.content['pre']
+
+
+@pytest.mark.usefixtures('bare')
+def test_attention_that_is_not_there_is_missing_unless_it_is_asked_for():
+  status, out, err = run('report', 'one')
+  assert (status, out) == (0, '1 run: report.html\n')
+  assert err.startswith('No attention of one, one: there is no checkpoint')
+  with open('report.html', encoding='utf-8') as page_:
+    assert html.escape(err.strip()) in page_.read()
+  status, _, asked = run('report', 'one', '--text=a', '--out=b.html')
+  assert status == 2
+  assert err.strip() in asked
+  assert not os.path.exists('b.html')
+
+
+def test_the_attention_of_a_model_is_that_of_its_first_seed(bare, monkeypatch):
+  for seed in (1, 2):
+    binding = f'mesh_train_dataset_fn.seed = {seed}'
+    made_runs.trained(bare / f'seed_{seed}', 'random', [binding])
+  looked = []
+
+  def look(args, runs, steps):
+    looked.append(([run.name for run in runs], steps))
+    return [], []
+
+  monkeypatch.setattr(attention, 'look_at_each', look)
+  status, out, _ = run('report', 'seed_1', 'seed_2', 'one')
+  assert (status, out) == (0, '3 runs: report.html\n')
+  assert looked == [(['seed_1', 'one'], ['last'])]

@@ -69,8 +69,8 @@ def fake(name: str, *results: Result, label: str = '', **facts: Any) -> Any:
     'facts': ModelFacts(KINDS.get(label), fault=f'{name} has no configuration'),
     'bindings': {'x': label} if label else {},
     'results': list(results),
-    'losses': {},
-    'host_losses': {},
+    'losses': {'': {}},
+    'host_losses': {'': {}},
     **dict.fromkeys(['seed', 'parameters', 'products', 'steps_per_second']),
   }
   return types.SimpleNamespace(**{**known, **facts})
