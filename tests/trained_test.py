@@ -9,17 +9,14 @@ import signal
 import subprocess
 import sys
 import time
-import weakref
 from typing import Any
 
 import gin
 import numpy as np
-import pandas as pd
 import pytest
 
 import synth_mtf
-from synth_mtf.attention import loaded
-from synth_mtf.checkpoints import files, identity
+from synth_mtf.checkpoints import identity
 from synth_mtf.checkpoints.folder import Folder
 from synth_mtf.errors import UserError
 from synth_mtf.tasks import vocabulary
@@ -27,7 +24,6 @@ from tests import model
 from tests.checkout import CHECKOUT
 from tests.cli import command, t5_main
 from tests.cli.attention_test import MODULE
-from tests.results import made_runs
 
 pytestmark = pytest.mark.slow  # decodes
 
@@ -179,58 +175,6 @@ def test_it_decodes_what_the_run_decodes(tmp_path, variant, bindings):
       assert lines == expected, beams
 
 
-def test_a_language_model_scores(tmp_path):
-  with synth_mtf.load(write(tmp_path, "utils.run.model_type = 'lm'")) as lm:
-    (score,) = lm.score(None, ['abcd'])
-    assert score < 0
-    with pytest.raises(UserError, match='expected inputs or targets'):
-      lm.score(['ab'], ['cd'])
-    with pytest.raises(UserError, match="model of type 'lm'"):
-      lm.predict(['ab'])
-
-
-@pytest.mark.parametrize(
-  'call, message',
-  [
-    (lambda m: m.predict('one text'), 'expected a list of texts'),
-    (lambda m: m.predict(['a', ' ']), 'a text is empty'),
-    (lambda m: m.predict(['a' * 99]), 'has 100 tokens, and the model takes 64'),
-    (lambda m: m.predict(['a'], beams=0), 'beams = 0: .* at least 1'),
-    (lambda m: m.predict(['a'], beams=2.0), 'beams = 2.0: .* whole number'),
-    (lambda m: m.predict(['a'], max_length=0), 'max_length = 0: .* at least 1'),
-    (lambda m: m.predict(None), 'inputs are None: expected a list of texts'),
-    (lambda m: m.predict(['a', None]), r'inputs\[1\] is None: expected a text'),
-    (
-      lambda m: m.predict(['a\ud800']),
-      r"\[0\] is 'a.ud800', .* character 1 is",
-    ),
-    (
-      lambda m: m.score(['a'], ['\udfff']),
-      r'targets\[0\] is .* not valid Unicode',
-    ),
-    (lambda m: m.score(['a'], ['b', 'c']), '1 inputs and 2 targets'),
-    (lambda m: m.score(['a'], []), 'score needs a decoder, and a target'),
-    (
-      lambda m: m.predict(pd.DataFrame({'sentence': ['a'], 'label': [1]})),
-      "a table with the columns 'sentence', 'label': expected a list",
-    ),
-    (lambda m: m.attention([]), 'needs at least one text'),
-  ],
-)
-def test_texts_that_do_not_fit(folder, call, message):
-  with synth_mtf.load(folder) as one, pytest.raises(UserError, match=message):
-    call(one)
-
-
-def test_a_closed_model_says_so(folder):
-  with synth_mtf.load(folder) as one:
-    pass
-  one.close()  # again
-  for call in (one.predict, one.attention, lambda x: one.score(x, x)):
-    with pytest.raises(UserError, match=f'of {folder} is closed: load it'):
-      call(['a'])
-
-
 def test_a_fork_says_that_it_cannot_compute(folder):
   """Instead of waiting for threads that were not forked."""
   results: Any = multiprocessing.get_context('fork').SimpleQueue()
@@ -253,80 +197,6 @@ def test_a_fork_says_that_it_cannot_compute(folder):
         time.sleep(0.1)
       assert not results.empty()
       assert "method 'spawn'" in results.get()
-
-
-def test_any_series_of_texts(folder):
-  with synth_mtf.load(folder) as one:
-    expected = one.predict(INPUTS, max_length=4)
-    numbers: Any = np.array([4, 4])  # beams, max_length
-    for inputs in (
-      (text for text in INPUTS),
-      np.array(INPUTS),
-      np.array(INPUTS, object),
-      pd.Series(INPUTS, index=[3, 5, 8]),
-    ):
-      assert one.predict(inputs, *numbers) == expected
-    scores = one.score(np.array(INPUTS), pd.Series(TARGETS))
-    np.testing.assert_allclose(scores, one.score(INPUTS, TARGETS))
-    assert one.predict(np.array([])) == []
-    assert one.score([], []) == one.score(None, ()) == []
-
-
-def test_few_shapes_are_kept(folder, monkeypatch):
-  """A new graph has the same weights, also without the checkpoint's file."""
-  monkeypatch.setattr(loaded, '_PARTS', 2)
-  decoding = 1, 4  # beams, max_length
-  with synth_mtf.load(folder) as one:
-    expected = one.score(INPUTS, TARGETS), one.predict(INPUTS, *decoding)
-    session: Any = one._loaded  # noqa: SLF001
-    graphs = [weakref.ref(session._graph)]  # noqa: SLF001
-    for texts in (['a'], ['a', 'b'], INPUTS[:1], INPUTS[:2]):
-      one.score(texts, TARGETS[: len(texts)])
-      assert len(session._parts) <= 2  # noqa: SLF001
-      if graphs[-1]() is not session._graph:  # noqa: SLF001
-        graphs.append(weakref.ref(session._graph))  # noqa: SLF001
-    assert len(graphs) >= 3
-    alive = [graph for graph in graphs if graph()]
-    assert len(alive) == 1  # a discarded graph would keep its memory
-    scores = one.score(INPUTS, TARGETS)
-    np.testing.assert_allclose(scores, expected[0], rtol=1e-6)
-    assert one.predict(INPUTS, *decoding) == expected[1]
-
-
-def test_a_checkpoint_as_in_export(folder, tmp_path):
-  with synth_mtf.load(folder / 'model.ckpt-7') as one:
-    assert one.step == 7
-    count = f'{one.parameters:,} parameters'
-    assert repr(one) == f'<Syn (R+V), step 7, {count}, {folder}>'
-    assert 10_000 < one.parameters < 100_000
-  with pytest.raises(UserError, match='is at step 7, and step = 8'):
-    synth_mtf.load(folder / 'model.ckpt-7', step=8)
-  with pytest.raises(UserError, match='there is no checkpoint'):
-    synth_mtf.load(folder / 'model.ckpt-8')
-
-
-def test_folders_that_do_not_fit(folder, tmp_path):
-  for words, message in (
-    ([tmp_path / 'no'], 'does not exist'),
-    ([folder, 8], 'there is no checkpoint .*holds model.ckpt-7'),
-  ):
-    with pytest.raises(UserError, match=message):
-      synth_mtf.load(*words)
-  made_runs.trained(tmp_path / 'other', bindings=BINDINGS)
-  with pytest.raises(UserError, match='has 128 rows'):
-    synth_mtf.load(tmp_path / 'other', vocabulary='bytes')
-
-
-def test_weights_are_in_floating_point(folder, tmp_path):
-  before = files.Checkpoint(str(folder))
-  values = {name: before[name] for name in before.variables}
-  name = 'encoder/block_000/layer_000/SyntheticAttention/alpha'
-  values[name] = values[name].astype(np.int32)
-  for file in ('operative_config.gin', 'vocabulary.json'):
-    shutil.copy(folder / file, tmp_path)
-  files.write(str(tmp_path), 7, values)
-  with pytest.raises(UserError, match=f'{name} of .* is int32.*floating point'):
-    synth_mtf.load(tmp_path)
 
 
 def test_the_vocabulary_of_a_task_of_a_module(tmp_path, monkeypatch):

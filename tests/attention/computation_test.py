@@ -15,6 +15,7 @@ from synth_mtf.attention import computation, examples, opening
 from synth_mtf.attention.examples import ModelInputs
 from synth_mtf.attention.file import SIDES_OF_STACK
 from synth_mtf.attention.loaded import Loaded
+from synth_mtf.attention.recording import Alignment
 from synth_mtf.checkpoints import identity
 from synth_mtf.checkpoints.files import Checkpoint
 from synth_mtf.checkpoints.folder import Folder
@@ -23,7 +24,7 @@ from synth_mtf.host import gin_files
 from synth_mtf.host.described import described
 from synth_mtf.results.runs import INITIAL, LAST
 from synth_mtf.tasks import vocabulary
-from tests import family, model
+from tests import family, harness, model, trained_test
 from tests.harness import assert_close
 from tests.results import made_runs
 
@@ -39,6 +40,7 @@ IDS = {
 }
 HEADS, D_KV = 3, 8
 HUGE = [f'd_model = {10**12}']
+ONE_LAYER = 'num_layers = 1'
 
 
 class Chosen(Exception):
@@ -206,7 +208,7 @@ def test_a_folder_of_several_runs(tmp_path):
 
 
 def stacks(path, variant, ids=IDS, bindings=()):
-  gin_files.parse(model.files(variant), [*model.TINY, *bindings])
+  gin_files.parse(model.files(variant), [*model.TINY, ONE_LAYER, *bindings])
   small = [mock.Mock(vocab_size=model.VOCAB)] * 2
   with described(gin.config_str(), 'operative_config.gin') as made:
     inputs = ModelInputs(
@@ -220,7 +222,8 @@ def stacks(path, variant, ids=IDS, bindings=()):
 
 @pytest.fixture(scope='module')
 def path(tmp_path_factory):
-  return model.write(tmp_path_factory.mktemp('model'), 'random_vanilla')
+  folder = tmp_path_factory.mktemp('model')
+  return model.write(folder, 'random_vanilla', [ONE_LAYER])
 
 
 @pytest.mark.slow
@@ -229,7 +232,7 @@ def path(tmp_path_factory):
   'variant', ['random_vanilla', 'random', 'dense_vanilla', None]
 )
 def test_first_layers_against_numpy(tmp_path, variant, side):
-  path = model.write(tmp_path, variant)
+  path = model.write(tmp_path, variant, [ONE_LAYER])
   found = stacks(path, variant)[side]
   checkpoint = Checkpoint(path)
   scope = f'{side}/block_000/layer_000'
@@ -261,17 +264,16 @@ def test_first_layers_against_numpy(tmp_path, variant, side):
       )
 
 
-@pytest.mark.slow
 def test_stacks_and_shapes(path):
   found = stacks(path, 'random_vanilla')
   shapes = {name: stack.weights.shape for name, stack in found.items()}
   assert shapes == {
-    'encoder': (2, 2, HEADS, 6, 6),
-    'decoder': (2, 2, HEADS, 5, 5),
-    'cross': (2, 2, HEADS, 5, 6),
+    'encoder': (1, 2, HEADS, 6, 6),
+    'decoder': (1, 2, HEADS, 5, 5),
+    'cross': (1, 2, HEADS, 5, 6),
   }
   assert found['encoder'].functions == ('R', 'V')
-  assert found['encoder'].alpha.shape == (2, HEADS, 2)
+  assert found['encoder'].alpha.shape == (1, HEADS, 2)
   np.testing.assert_allclose(found['encoder'].alpha.sum(-1), 1, rtol=1e-6)
   assert found['cross'].alpha is None and found['cross'].functions == ('V',)
   for name, stack in found.items():
@@ -289,18 +291,20 @@ def test_stacks_and_shapes(path):
 
 @pytest.mark.slow
 def test_batch_shared_logits_are_there_once(tmp_path):
-  path = model.write(tmp_path, 'random')
-  found = stacks(path, 'random')
+  two = ['num_layers = 2']
+  path = model.write(tmp_path, 'random', two)
+  found = stacks(path, 'random', bindings=two)
   for side in IDS:
-    assert found[side].logits.shape[1] == 1
-    assert found[side].weights.shape[1] == 2
-  (alone,) = stacks(path, 'random', {'encoder': [IDS['encoder'][1]]}).values()
+    assert found[side].logits.shape[:2] == (2, 1)
+    assert found[side].weights.shape[:2] == (2, 2)
+  second = {'encoder': [IDS['encoder'][1]]}
+  (alone,) = stacks(path, 'random', second, two).values()
   assert_close(found['encoder'].weights[:, 1:, :, :3, :3], alone.weights, 'R')
 
 
 @pytest.mark.slow
 def test_a_language_model(tmp_path):
-  bindings = ['utils.run.model_type = "lm"']
+  bindings = ['utils.run.model_type = "lm"', ONE_LAYER]
   path = model.write(tmp_path, 'random_vanilla', bindings)
   ids = {'decoder': IDS['decoder']}
   found = stacks(path, 'random_vanilla', ids, bindings)
@@ -319,7 +323,6 @@ def test_initial_weights(path):
   assert np.abs(first - trained).max() > 0.01
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
   'variant, ids, bindings, message',
   [
@@ -335,6 +338,83 @@ def test_what_does_not_fit(path, variant, ids, bindings, message):
   with pytest.raises(UserError, match=message):
     given = None if variant in ('lightconv', 'random') else path
     stacks(given, variant, ids, bindings)
+
+
+def test_an_encoder_alone_needs_no_tables_of_its_decoder():
+  tables = [
+    f'decoder/Random.{size} = 3' for size in ('max_length', 'memory_max_length')
+  ]
+  found = stacks(None, 'random', {'encoder': IDS['encoder']}, tables)
+  assert found['encoder'].weights.shape == (1, 2, HEADS, 6, 6)
+
+
+def test_layers_of_a_stack_are_joined():
+  """Two layers: one has logits of no example, the other two axes of heads."""
+  rng = np.random.default_rng(0)
+  shared, grouped, weights = (
+    rng.standard_normal(shape).astype(np.float32)
+    for shape in ([6, 7, 8], [4, 2, 3, 7, 8], [2, 4, 6, 7, 8])
+  )
+  alphas = [
+    [np.array(0.25), np.array(0.75)],
+    [rng.random([2, 3]), rng.random([2, 3])],
+  ]
+  logits = {
+    'heads length memory_length': shared,
+    'batch heads group length memory_length': grouped,
+  }
+
+  def joined(*variants, alphas=alphas):
+    layers = []
+    with harness.new_graph() as (_, mesh):
+      for name, (dims, array), *values in zip(
+        variants, logits.items(), weights, alphas, strict=True
+      ):
+        alignment = Alignment(
+          family.ALL[name](),
+          mock.sentinel.context,
+          harness.constant(mesh, array, dims),
+          harness.constant(mesh, values[0], 'batch heads length memory_length'),
+          (),
+        )
+        layers.append(computation._Layer(alignment, array, *values))  # noqa: SLF001
+    return computation._stack(layers, [5, 3], 6)  # noqa: SLF001
+
+  found = joined('random_vanilla', 'random_vanilla')
+  assert found.weights.shape == found.logits.shape == (2, 2, 6, 5, 6)
+  assert found.weights.dtype == np.float32
+  for row, length in enumerate([5, 3]):
+    equal = np.testing.assert_array_equal
+    equal(found.logits[0, row], shared[:, :5, :6])
+    equal(found.logits[1, row], grouped[row].reshape(6, 7, 8)[:, :5, :6])
+    tokens = found.weights[:, row, :, :length]
+    equal(tokens, weights[:, row, :, :length, :6])
+    assert not found.weights[:, row, :, length:].any()
+  assert found.functions == ('R', 'V')
+  assert found.alpha.shape == (2, 6, 2)
+  assert found.alpha[0].tolist() == [[0.25, 0.75]] * 6
+  for function in range(2):
+    expected = alphas[1][function].ravel().tolist()
+    assert found.alpha[1, :, function].tolist() == expected
+  other = joined('random_vanilla', 'dense_vanilla')
+  assert (other.functions, other.alpha) == ((), None)
+  partly = joined('random_vanilla', 'random_vanilla', alphas=[alphas[0], []])
+  assert (partly.functions, partly.alpha) == (('R', 'V'), None)
+
+
+def test_each_step_is_computed(tmp_path):
+  bindings = ONE_LAYER, *BINDINGS
+  trained_test.write(tmp_path / 'run', *bindings)
+
+  def encoders(inputs):
+    return examples.from_texts(inputs, {'inputs': ['ab', 'c']})
+
+  run = str(tmp_path / 'run')
+  found = computation.look(run, [LAST, INITIAL], encoders)
+  assert [x.step for x in found] == [7, 0]
+  weights = [x.stacks['encoder'].weights for x in found]
+  assert np.abs(weights[0] - weights[1]).max() > 0.01
+  assert found[0].texts['encoder'].tolist() == ['ab', 'c']
 
 
 @pytest.mark.slow
