@@ -185,6 +185,7 @@ def test_each_command_comes_once_and_so_does_what_differs(runs, monkeypatch):
 def have_other_data(*names):
   """Which of the runs, by what `replay` prints."""
   found = []
+  name = ''
   for line in replay(*names):
     if title := re.fullmatch(r'# (\w+), \1', line):
       name = title[1]

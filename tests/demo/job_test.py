@@ -12,6 +12,7 @@ import pathlib
 import re
 import sys
 import time
+from typing import Any
 
 import pytest
 
@@ -283,7 +284,7 @@ def test_data_and_a_vocabulary_are_made_once(run, tmp_path, script, shown):
   made[0].parent.mkdir(parents=True)
   for path in made:
     path.write_text('made before')
-  given = {'data_dir': None, 'vocabulary': None}
+  given: dict[str, Any] = {'data_dir': None, 'vocabulary': None}
   described = dataclasses.asdict(dataclasses.replace(SHORT, **given))
   (out / 'run.json').write_text(json.dumps(described))
   lines, _ = run(**given)

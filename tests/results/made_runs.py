@@ -63,7 +63,7 @@ def result(**changes: Any) -> Result:
 
 def fake(name: str, *results: Result, label: str = '', **facts: Any) -> Any:
   """A run that was read; those with a label have a configuration."""
-  known = {
+  known: dict[str, Any] = {
     'name': name,
     'label': label or name,
     'facts': ModelFacts(KINDS.get(label), fault=f'{name} has no configuration'),
