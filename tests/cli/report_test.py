@@ -248,3 +248,5 @@ def test_the_attention_of_a_model_is_that_of_its_first_seed(bare, monkeypatch):
   status, out, _ = run('report', 'seed_1', 'seed_2', 'one')
   assert (status, out) == (0, '3 runs: report.html\n')
   assert looked == [(['seed_1', 'one'], ['last'])]
+  made_page = (bare / 'report.html').read_text(encoding='utf-8')
+  assert '<title>Syn (R), one</title>' in made_page

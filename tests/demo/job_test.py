@@ -23,6 +23,7 @@ from synth_mtf.errors import RunFailed, UserError
 from synth_mtf.results import runs
 from synth_mtf.run.model_dir import LOCK
 from synth_mtf.run.output import Console
+from tests.results.made_runs import fake, result
 
 SHORT = Configuration(
   pretrain_steps=20, finetune_steps=10, data_dir='/', vocabulary='bytes'
@@ -192,14 +193,20 @@ def test_what_is_done_is_not_repeated_and_shown_after_what_was_asked_for(
   assert run('vanilla', 'random', seeds=(0, 5))[1] == ['vanilla', 'random']
 
 
-def test_after_a_failure_it_resumes_there(run, tmp_path, script):
+def test_after_a_failure_it_resumes_there(
+  run, tmp_path, script, monkeypatch, shown
+):
   script(COMMAND.replace('FAILING', 'demo_finetune'))
   with pytest.raises(RunFailed, match=r'^\[3/4\] random: finetune: the proc'):
     run()
   assert not (tmp_path / 'out' / 'metrics.json').exists()
   assert not (tmp_path / 'out' / 'random' / 'finetune.done').exists()
   script(COMMAND)
+  # What remains is checked.
+  monkeypatch.setattr(job, '_check', lambda _, left: [s.name for s in left])
   lines, _ = run()
+  checked = re.findall('warning: (.*)', shown[-1])
+  assert checked == ['finetune', 'evaluate']
   assert lines[0].endswith('pretrain  done before')
   assert lines[2].endswith('finetune  Done in 1 s.')
 
@@ -230,10 +237,10 @@ note('ends')
   assert most == 2
 
 
+SHOWN = 'SYNTH_MTF_DATA_DIR', 'SYNTH_MTF_VOCABULARY', 'PYTHONHASHSEED'
 SHOW_DATA = COMMAND.replace(
   "'Done in 1 s.'",
-  "'Done', *(os.environ.get(f'SYNTH_MTF_{n}') for n in "
-  "('DATA_DIR', 'VOCABULARY'))",
+  f"'Done', *(os.environ.get(name) for name in {SHOWN})",
 )
 
 
@@ -245,7 +252,7 @@ def test_samples_are_written_whole_and_used(run, tmp_path, monkeypatch, script):
   described = dataclasses.asdict(dataclasses.replace(SHORT, data_dir=None))
   (out / 'run.json').write_text(json.dumps(described))
   lines, _ = run(data_dir=None)
-  assert lines[0].endswith(f'Done {out}/data bytes')
+  assert lines[0].endswith(f'Done {out}/data bytes 0')
   assert {path.name for path in out.iterdir()} == {
     'data',
     'random',
@@ -262,10 +269,62 @@ def test_samples_are_written_whole_and_used(run, tmp_path, monkeypatch, script):
   }
 
 
-def test_given_data_are_used(run, script):
+def test_given_data_are_used(run, script, monkeypatch):
+  monkeypatch.setenv('PYTHONHASHSEED', '7')  # other results
   script(SHOW_DATA)
   lines, _ = run(vocabulary='/a.model')
-  assert lines[0].endswith('Done / /a.model')
+  assert lines[0].endswith('Done / /a.model 0')
+
+
+def test_data_and_a_vocabulary_are_made_once(run, tmp_path, script, shown):
+  script(SHOW_DATA)
+  out = tmp_path / 'out'
+  made = out / 'data' / 'corpus' / 'packages.txt', out / 'vocabulary.model'
+  made[0].parent.mkdir(parents=True)
+  for path in made:
+    path.write_text('made before')
+  given = {'data_dir': None, 'vocabulary': None}
+  described = dataclasses.asdict(dataclasses.replace(SHORT, **given))
+  (out / 'run.json').write_text(json.dumps(described))
+  lines, _ = run(**given)
+  assert lines[0].endswith(f'Done {out}/data {out}/vocabulary.model 0')
+  assert [path.read_text() for path in made] == ['made before'] * 2
+  assert 'copy samples' not in shown[0]
+
+
+def test_models_are_built_of_each_variant_before_any_is_trained():
+  """The second one has no table that may be too short."""
+  wrong = dataclasses.replace(
+    SHORT, data_dir=None, gin_param=('Random.max_length = 16',)
+  )
+  with pytest.raises(UserError, match='exceeds Random.max_length = 16'):
+    job._check(wrong, stages(['random', 'vanilla'], wrong, OUT))  # noqa: SLF001
+  unknown = dataclasses.replace(SHORT, data_dir=None, mixture='synth_en_mx')
+  with pytest.raises(UserError, match="did you mean 'synth_en_mix'"):
+    job._check(unknown, [])  # noqa: SLF001
+
+
+def test_what_is_measured():
+  """A log perplexity as in the paper, and the scores of other tasks."""
+  text = 'synth_text_span_corruption'
+  run = fake(
+    'a',
+    result(task=text, metric='neg_log_perplexity', value=-2.5, n=70),
+    result(task=text, metric='neg_log_perplexity_per_word', value=-4.0),
+    result(task='cb', metric='f1', value=30.0, n=9, standard_error=4.0),
+    result(task='cb', metric='accuracy', value=None, n=9),
+    parameters=8,
+    steps_per_second=1.5,
+  )
+  assert job._measured(run) == {  # noqa: SLF001
+    'metrics': {'cb/f1': 30.0, 'cb/accuracy': None},
+    'standard_errors': {'cb/f1': 4.0, 'cb/accuracy': None},
+    'n': {'cb': 9},
+    'steps_per_second': 1.5,
+    'parameters': 8,
+    'log_perplexity': 2.5,
+    'tokens': 70,
+  }
 
 
 def test_another_configuration_is_refused(run):
@@ -385,7 +444,7 @@ TRAIN = 'train  {}/90  loss 10.218  109.6/s  1 min 01 s left'
 
 
 def test_the_time_left_is_that_of_all_stages(now, tmp_path):
-  first = stage_in(tmp_path, steps=90)
+  first = stage_in(tmp_path, steps=90, starts=2)
   second = stage_in(tmp_path / '2', steps=60, step_work=2)
   last = stage_in(tmp_path / '3', starts=3)
   for stage in (first, second, last):
@@ -409,8 +468,41 @@ def test_the_time_left_is_that_of_all_stages(now, tmp_path):
   now[0] = 460  # each of them got 100 s
   pace.hear(second, TRAIN.format(30))
   assert pace.left() == '8 min left'  # 60 steps of two, then two starts
-  resumed = Pace([first, stage_in(tmp_path / '4', steps=60)])
-  assert resumed.left() == '4 min left'
+  pace.hear(second, TRAIN.format(30))
+  now[0] = 500  # ten steps, of two each, got 20 s
+  pace.hear(second, TRAIN.format(40))
+  assert pace.step_seconds == 1
+  assert pace.left() == '5 min left'  # 50 steps of two, 180 s of the starts
+  now[0] = 1500  # the last one should have ended
+  assert pace.left() == '2 min left'
+  pace.hear(second, TRAIN.format(90))
+  assert pace.left() == '1 min left', 'it has not ended yet'
+
+
+def test_a_second_is_shared_until_a_stage_ends(now, tmp_path):
+  done, one, other = (stage_in(tmp_path / name) for name in 'abc')
+  for stage in (done, one, other):
+    stage.model_dir.mkdir(parents=True)
+  done.done.write_text('1 600')
+  pace = Pace([done, one, other])
+  pace.begin(one)
+  pace.begin(other)
+  now[0] = 600
+  pace.end(one)
+  assert pace.left() == '5 min left'
+
+
+def test_a_demo_that_resumes_knows_what_its_stages_took(tmp_path):
+  """The last one that knows it tells; an earlier version noted nothing."""
+  done = []
+  for number, text in enumerate(('4 50', '2 100', '0.000000 0.000', '')):
+    stage = stage_in(tmp_path / str(number))
+    stage.model_dir.mkdir(parents=True)
+    stage.done.write_text(text)
+    done.append(stage)
+  pace = Pace([*done, stage_in(tmp_path / 'new', steps=60)])
+  assert (pace.step_seconds, pace.start_seconds) == (2, 100)
+  assert pace.left() == '4 min left'
 
 
 def test_an_interrupted_stage_may_save_before_it_ends(tmp_path, script):

@@ -46,7 +46,7 @@ def test_scores_of_examples(tmp_path):
   for step, read_as in ((1, [0, 0, 0]), (2, [1, 0, -1])):
     for task, targets in (('cola', [1, 1, 0]), ('stsb', [1.0, 1.0, 0.0])):
       examples = [
-        {'read_as': one, 'target_read_as': target}
+        {'input': 'ä\u2028b', 'read_as': one, 'target_read_as': target}
         for one, target in zip(read_as, targets, strict=True)
       ]
       records.add_predictions(str(tmp_path), task, 'validation', step, examples)
@@ -54,11 +54,12 @@ def test_scores_of_examples(tmp_path):
   assert found.to_dict() == {'cola': {0: 100, 1: 0, 2: 0}}
   assert compared({'v': found, 'r': nothing}, 'examples') == ''
   path = tmp_path / records.PREDICTIONS
-  whole = path.read_text()
-  for text, error in (
-    (whole + '{"task": "cola"}\n', 'KeyError'),
+  whole = path.read_bytes()
+  for content, error in (
+    (whole + b'{"task": "cola"}\n', 'KeyError'),
     (whole[:-9], 'JSONDecodeError'),
+    (whole[: whole.rindex('ä'.encode()) + 1], 'JSONDecodeError'),
   ):
-    path.write_text(text)
+    path.write_bytes(content)
     with pytest.raises(UserError, match=f'cut or altered .{error}'):
       of_examples(tmp_path)

@@ -3,9 +3,11 @@
 import json
 import sys
 
+import numpy as np
 import pytest
 
 from synth_mtf import figures
+from synth_mtf.checkpoints import files
 from synth_mtf.report import page, weights
 from synth_mtf.results import alphas, records, runs
 from synth_mtf.results.printing import Grid
@@ -142,19 +144,32 @@ def test_figures_that_can_be_drawn(tmp_path, monkeypatch):
   captions = [one.caption for one in page.draw(found, [])[0]]
   assert captions == ['Learning curves', of_alpha]
   monkeypatch.setattr(of_runs, 'curves', lambda runs: curves(runs) * 2)
-  captions = [one.caption for one in page.draw(found, [])[0]]
+  score = {'matthews_corrcoef': 50.0}
+  made_runs.evaluated(tmp_path / 'random', made_runs.COLA, 100, score)
+  files.write(str(tmp_path / 'bare'), 1, {'w': np.zeros(1)})
+  names = 'random_vanilla', 'random', 'bare'
+  found = runs.read(*(str(tmp_path / name) for name in names))
+  drawn, missing = page.draw(found, [])
   both = ['Learning curves, 1 of 2', 'Learning curves, 2 of 2']
-  assert captions == [*both, of_alpha]
+  scores = 'Score against speed and parameters'
+  assert [one.caption for one in drawn] == [*both, scores, of_alpha]
+  assert [note.partition(', /')[0] for note in missing] == [
+    'Learning curves: No curve of bare',
+    f'{scores}: No point of Syn (R+V)',
+    f'{scores}: No point of bare',
+  ]
 
 
 def test_alpha_that_has_not_moved_is_left_out(tmp_path, monkeypatch):
   pytest.importorskip('matplotlib', reason='the extra [plot]')
   (run,) = trained(tmp_path, 'random_vanilla')
   model.write(tmp_path / 'random_vanilla', 'random_vanilla', ['num_layers = 1'])
-  monkeypatch.setattr(alphas, 'largest_move', lambda frame: 0.019)
-  drawn, missing = page.draw([run], [])
-  assert [one.caption for one in drawn] == ['Learning curves']
-  assert 'no weight differs by 0.02 between checkpoints' in missing[-1]
+  for move, is_drawn in ((0.019, False), (0.02, True)):
+    monkeypatch.setattr(alphas, 'largest_move', lambda frame, m=move: m)
+    drawn, missing = page.draw([run], [])
+    why = 'no weight differs by 0.02 between checkpoints'
+    assert (why in missing[-1]) != is_drawn
+    assert ('Alpha over' in drawn[-1].caption) == is_drawn
 
 
 def test_when_and_with_which_code_a_run_was_made(tmp_path):
@@ -165,7 +180,10 @@ def test_when_and_with_which_code_a_run_was_made(tmp_path):
     'environment': {},
     'versions': {'synth-mtf': '1.1.0', 'commit': f'{"0a" * 20}-dirty'},
   }
-  (tmp_path / 'random' / records.ORIGINS).write_text(json.dumps([origin]))
+  earlier = {'date': '2026-11-28', 'environment': {}, 'versions': {}}
+  (tmp_path / 'random' / records.ORIGINS).write_text(
+    json.dumps([origin, earlier])
+  )
   (run,) = runs.read(str(tmp_path / 'random'))
   assert page.origins([run]).rows[0][1:] == (
     '2026-11-29 07:00',
