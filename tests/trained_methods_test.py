@@ -75,7 +75,7 @@ def test_a_checkpoint_as_in_export(one, folder):
 def test_probabilities_of_the_next_token(request, kind):
   """Each depends on the tokens before it, and their sum is 1."""
   model = request.getfixturevalue(kind)
-  tokens = range(1, ROWS)  # 0 is padding, which has a small one
+  tokens = range(1, ROWS)  # 0 is padding, whose probability is small
   ids = {'decoder': [[9, token] for token in tokens]}
   if kind == 'one':
     ids['encoder'] = [[5, 8, 1]] * len(tokens)
@@ -236,7 +236,6 @@ def test_the_most_tokens_of_a_target(
   monkeypatch.setattr(one, '_model', made)
   limits = dict(one._limits(given))  # noqa: SLF001
   assert limits.pop('max_decode_length') == most
-  # The host takes the lesser of both: the constant alone has no effect.
   constant = {'decode_length_multiplier': 0.0, 'decode_length_constant': most}
   assert limits == ({} if by_input else constant)
   monkeypatch.setattr(one, '_inputs', ModelInputs('bitransformer', {}, {}))
@@ -256,7 +255,7 @@ def test_a_closed_model_says_so(folder):
 
 
 def test_another_process_has_loaded_a_model(one, tmp_path, monkeypatch):
-  """It is the parent of this one, of which a fork would wait forever."""
+  """As the parent of a fork has, in which a session would wait forever."""
   monkeypatch.setattr(trained, '_opened_in', {os.getppid()})
   for call in (lambda: one.attention(['a']), lambda: synth_mtf.load(tmp_path)):
     with pytest.raises(UserError, match="method 'spawn'"):

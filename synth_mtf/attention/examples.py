@@ -230,8 +230,8 @@ def _examples(
 
 def _pieces(ids: Sequence[int], vocabulary: seqio.Vocabulary) -> list[str]:
   """Returns the text of each token, never '', which stands for padding."""
-  if hasattr(vocabulary, 'tokenizer'):  # SentencePiece
-    return [vocabulary.tokenizer.IdToPiece(i) or f'<{i}>' for i in ids]
+  if hasattr(vocabulary, 'tokenizer'):  # SentencePiece has no empty pieces
+    return list(map(vocabulary.tokenizer.IdToPiece, ids))
   pieces = []
   for i in ids:
     if i == vocabulary.eos_id:

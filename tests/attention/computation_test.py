@@ -349,7 +349,7 @@ def test_an_encoder_alone_needs_no_tables_of_its_decoder():
 
 
 def test_layers_of_a_stack_are_joined():
-  """Two layers: one has logits of no example, the other two axes of heads."""
+  """One has logits that all examples share, the other two axes of heads."""
   rng = np.random.default_rng(0)
   shared, grouped, weights = (
     rng.standard_normal(shape).astype(np.float32)

@@ -1,6 +1,10 @@
 """Examples: given texts, those of a file or task, and the default ones."""
 
+import dataclasses
+
 import pytest
+import seqio
+import tensorflow.compat.v1 as tf
 
 from synth_mtf.attention import examples
 from synth_mtf.errors import UserError
@@ -9,6 +13,7 @@ from synth_mtf.host.run_config import RunConfig
 from synth_mtf.tasks import vocabulary
 
 TASK = 'synth_glue_sst2_v002'
+SENTENCES = 'a dull film', 'a warm film', 'no', 'fine', 'it is odd'
 
 
 def inputs_of(model_type='bitransformer', lengths=None, name='bytes'):
@@ -69,6 +74,21 @@ def test_pieces_of_a_vocabulary_of_pieces(tmp_path):
   assert len(found.ids['encoder'][0]) == len(pieces) + 1
 
 
+class WithoutEnd(seqio.ByteVocabulary):
+  """A vocabulary that has no EOS; T5 appends its own."""
+
+  @property
+  def eos_id(self):
+    return None
+
+
+def test_texts_end_even_if_the_vocabulary_has_no_end():
+  model = dataclasses.replace(BYTES, vocabularies={'encoder': WithoutEnd()})
+  found = examples.from_texts(model, {'inputs': ['a']})
+  assert found.ids == {'encoder': [ids('a')]}
+  assert found.tokens == {'encoder': [['a', '<1>']]}
+
+
 @pytest.mark.parametrize(
   'inputs, targets, model_type, message',
   [
@@ -78,6 +98,7 @@ def test_pieces_of_a_vocabulary_of_pieces(tmp_path):
     (['a', ' '], [], 'bitransformer', 'a text is empty'),
     (['a'], [''], 'bitransformer', 'a text is empty'),
     (['a'], ['b'], 'lm', 'inputs or targets, not both: the model has one dec'),
+    ([], [], 'lm', 'expected inputs or targets'),
     (['a'], [], 'other', "a model of type 'other'"),
     (['a'], [], ['lm'], r"a model of type \['lm'\]"),
   ],
@@ -86,6 +107,21 @@ def test_texts_that_do_not_fit(inputs, targets, model_type, message):
   model = inputs_of(model_type)
   with pytest.raises(UserError, match=message):
     examples.from_texts(model, {'inputs': inputs, 'targets': targets})
+
+
+@pytest.mark.parametrize(
+  'model_type, side, most',
+  [
+    ('bitransformer', 'encoder', 3),
+    ('bitransformer', 'decoder', 5),
+    ('lm', 'decoder', 5),
+    ('aligned', 'encoder', 3),
+    ('delimited_lm', 'decoder', 8),  # both in one row
+  ],
+)
+def test_the_most_tokens_of_a_side(model_type, side, most):
+  assert inputs_of(model_type, {'inputs': 3, 'targets': 5}).most(side) == most
+  assert inputs_of(model_type).most(side) is None
 
 
 def test_texts_as_long_as_the_model():
@@ -133,31 +169,30 @@ def test_a_file_that_does_not_fit(tmp_path, content, message):
 
 @pytest.fixture
 def sst2(tmp_path, monkeypatch):
-  """SST-2 in three rows."""
+  """SST-2 in five rows, and another one to train on."""
   folder = tmp_path / 'data' / 'glue' / 'SST-2'
   folder.mkdir(parents=True)
-  rows = ['sentence\tlabel', 'a warm film \t1', 'a dull film \t0', 'no \t0']
-  for part in ('train', 'dev'):
-    (folder / f'{part}.tsv').write_text('\n'.join(rows) + '\n')
+  dev = [f'{sentence} \t{i % 2}' for i, sentence in enumerate(SENTENCES)]
+  for part, rows in (('train', ['a fine film \t1']), ('dev', dev)):
+    lines = ['sentence\tlabel', *rows]
+    (folder / f'{part}.tsv').write_text('\n'.join(lines) + '\n')
   monkeypatch.setenv('SYNTH_MTF_DATA_DIR', str(tmp_path / 'data'))
   monkeypatch.setenv('SYNTH_MTF_INDEX_DIR', str(tmp_path / 'index'))
   monkeypatch.setenv('SYNTH_MTF_VOCABULARY', 'bytes')
 
 
 @pytest.mark.usefixtures('sst2')
-@pytest.mark.parametrize('count, expected', [(2, 2), (9, 3)])
+@pytest.mark.parametrize('count, expected', [(2, 2), (9, 5)])
 def test_the_first_examples_of_a_task(count, expected):
   found = examples.from_task(BYTES, TASK, 'validation', count)
-  inputs = [
-    f'sst2 sentence: {s} ' for s in ('a warm film', 'a dull film', 'no')
-  ]
-  targets = ['positive', 'negative', 'negative']
+  inputs = [f'sst2 sentence: {sentence} ' for sentence in SENTENCES]
+  targets = [('negative', 'positive')[i % 2] for i in range(len(SENTENCES))]
   assert found.texts == {
     'encoder': inputs[:expected],
     'decoder': targets[:expected],
   }
   assert found.ids['decoder'] == list(map(ids, targets[:expected]))
-  assert found.tokens['decoder'][0] == ['<s>', *'positive']
+  assert found.tokens['decoder'][0] == ['<s>', *'negative']
 
 
 @pytest.mark.usefixtures('sst2')
@@ -177,9 +212,67 @@ def test_examples_are_what_the_model_gets():
 def test_a_task_of_another_vocabulary(tmp_path):
   path = tmp_path / 'some.model'
   vocabulary.train([f'a bird sang {i}' for i in range(99)], path, 26)
-  message = f'{TASK} has another vocabulary for its inputs'
+  other = vocabulary.load(str(path))
+  for side, feature in (('encoder', 'inputs'), ('decoder', 'targets')):
+    known = {**BYTES.vocabularies, side: other}
+    model = dataclasses.replace(BYTES, vocabularies=known)
+    message = f'{TASK} has another vocabulary for its {feature}'
+    with pytest.raises(UserError, match=message):
+      examples.from_task(model, TASK, 'train', 1)
+
+
+NAME = 'task_of_somebody'
+
+
+@pytest.fixture
+def add_task(request, monkeypatch):
+  """Registers a task of rows, in bytes."""
+  monkeypatch.setenv('SYNTH_MTF_VOCABULARY', 'bytes')
+
+  def add(dataset, *features):
+    seqio.TaskRegistry.add(
+      NAME,
+      source=seqio.FunctionDataSource(
+        lambda split, shuffle_files, seed=None: dataset(), splits=['train']
+      ),
+      preprocessors=[
+        seqio.preprocessors.tokenize,
+        seqio.preprocessors.append_eos,
+      ],
+      output_features={x: vocabulary.OUTPUT_FEATURES[x] for x in features},
+    )
+    request.addfinalizer(lambda: seqio.TaskRegistry.remove(NAME))
+
+  return add
+
+
+def sang():
+  return tf.data.Dataset.from_tensors({'targets': 'sang'})
+
+
+@pytest.mark.parametrize('features', [['targets'], ['inputs', 'targets']])
+def test_a_task_without_inputs(add_task, features):
+  add_task(sang, *features)
+  found = examples.from_task(inputs_of('lm'), NAME, 'train', 1)
+  assert found.ids == {'decoder': [ids('sang')]}
+  message = f"{NAME} has no inputs, which a model of type 'bitransformer' reads"
   with pytest.raises(UserError, match=message):
-    examples.from_task(inputs_of(name=str(path)), TASK, 'train', 1)
+    examples.from_task(BYTES, NAME, 'train', 1)
+
+
+def test_long_examples_if_the_model_has_no_lengths(add_task):
+  add_task(
+    lambda: tf.data.Dataset.from_tensors({'targets': 'a' * 600}), 'targets'
+  )
+  for lengths, expected in (({}, 512), ({'targets': 700}, 601)):
+    found = examples.from_task(inputs_of('lm', lengths), NAME, 'train', 1)
+    assert len(found.ids['decoder'][0]) == expected
+
+
+def test_a_task_without_examples(add_task):
+  add_task(lambda: sang().take(0), 'targets')
+  with pytest.raises(UserError, match=f"{NAME} has no examples in .*'train'"):
+    examples.from_task(inputs_of('lm'), NAME, 'train', 1)
 
 
 @pytest.mark.usefixtures('sst2')

@@ -1,4 +1,4 @@
-"""Weights that stay, and the parts of a graph, with builds of one variable."""
+"""Loaded weights and the parts of a graph, with builds of one variable."""
 
 import contextlib
 import ctypes
@@ -27,7 +27,7 @@ from tests import model
 
 IDS = {'encoder': [[5, 17, 99], [8, 1]], 'decoder': [[9, 23], [31, 7, 1]]}
 OTHERS = {'encoder': [[3], [44, 2]], 'decoder': [[6, 1], [12]]}
-W = np.array([1 + 2**-7, 3, 5], np.float32)  # as exact in bfloat16
+W = np.array([1 + 2**-7, 3, 5], np.float32)  # exact in bfloat16, too
 PACKED = [f'mesh_{name}_dataset_fn.pack = True' for name in ('train', 'eval')]
 
 
@@ -114,7 +114,7 @@ def test_weights_are_read_once_and_a_discarded_graph_is_freed(
     one.run(build, {'encoder': [[5]]})
     for path in tmp_path.iterdir():
       path.unlink()
-    gc.disable()  # it runs at any time, or never
+    gc.disable()  # otherwise, it may run at any time
     try:
       for length in (2, 3, 4, 5):
         ids = {'encoder': [[7] * length]}
@@ -122,7 +122,7 @@ def test_weights_are_read_once_and_a_discarded_graph_is_freed(
     finally:
       gc.enable()
     alive = [graph() is not None for graph in build.graphs]
-    assert alive == [False, False, False, False, True], 'two parts a graph'
+    assert alive == [False, False, False, False, True], 'two parts per graph'
     _, values = one.run(echo, {'encoder': [[8]]})  # has no variables
     assert values['encoder'].tolist() == [[8]]
 
@@ -185,7 +185,7 @@ def resident():
 
 
 def test_what_was_freed_is_returned_to_the_system():
-  """As after a discarded graph: free pieces of memory among used ones."""
+  """A discarded graph leaves free pieces of memory between used ones."""
   library = ctypes.CDLL(None)
   if not hasattr(library, 'malloc_trim'):
     pytest.skip('this C library has no malloc_trim')

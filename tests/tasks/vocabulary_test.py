@@ -1,5 +1,7 @@
 """The vocabulary of all tasks is the one that the settings name."""
 
+import copy
+import hashlib
 import itertools
 import os
 import re
@@ -20,11 +22,15 @@ _TEXTS = [
 ]
 
 
+parts = vocabulary._parts  # noqa: SLF001
+
+
 def test_a_trained_model_is_used_as_it_is(tmp_path, monkeypatch):
   model = tmp_path / 'first.model'
   vocabulary.train(_TEXTS, model, 120)
   assert list(tmp_path.iterdir()) == [model]
-  monkeypatch.setenv('SYNTH_MTF_VOCABULARY', str(model))
+  monkeypatch.setenv('HOME', str(tmp_path))
+  monkeypatch.setenv('SYNTH_MTF_VOCABULARY', '~/first.model')
   pieces = sentencepiece.SentencePieceProcessor(model_file=str(model))
   text = 'Anna painted the boat.'
   assert tasks.VOCABULARY.encode(text) == pieces.encode(text)
@@ -42,10 +48,13 @@ def test_the_same_text_gives_the_same_file(tmp_path, monkeypatch):
   monkeypatch.setattr(vocabulary, 'MOST_CHARACTERS', sum(map(len, _TEXTS)))
   models = tmp_path / 'a.model', tmp_path / 'folder' / 'another.model'
   models[1].parent.mkdir()
+  cut = []
   for model, more in zip(
     models, (['', 'x'], ['', 'x', 'Quagga?']), strict=True
   ):
-    vocabulary.train([*_TEXTS, *more], model, 120)
+    notes = vocabulary.train([*_TEXTS, *more], model, 120)
+    cut.append(any('It was trained on the first' in note for note in notes))
+  assert cut == [False, True]
   assert models[0].read_bytes() == models[1].read_bytes()
   assert str(tmp_path).encode() not in models[0].read_bytes()
 
@@ -56,6 +65,11 @@ def test_no_text_is_an_error(tmp_path, texts, kind):
   with pytest.raises(UserError, match='1,948 pieces can be .* text is empty'):
     vocabulary.train(texts, tmp_path / 'none.model', model_type=kind)
   assert not list(tmp_path.iterdir())
+
+
+def test_the_reason_is_the_trainers_last_line():
+  reason = vocabulary._reason(b'trains\n\xff: no piece\n')  # noqa: SLF001
+  assert reason == '\ufffd: no piece'
 
 
 def test_too_few_pieces_for_the_characters(tmp_path):
@@ -88,33 +102,47 @@ def test_other_ids_than_t5s_are_refused(ids, found, tmp_path, monkeypatch):
 
 def test_long_texts_take_part(tmp_path):
   """SentencePiece would leave out a line of more than 16,384 bytes."""
-  long = ['zebrafish quiz ' * 3000, '\u00fc' * 20_000]
+  clef = '\U0001d11e'  # of four bytes
+  long = ['zebrafish quiz ' * 3000, clef * 8192]
   vocabulary.train([*_TEXTS, *long], tmp_path / 'long.model', 60)
   loaded = vocabulary.load(str(tmp_path / 'long.model'))
-  assert loaded.unk_id not in loaded.encode('zebrafish quiz \u00fc')
+  assert loaded.unk_id not in loaded.encode(f'zebrafish quiz {clef}')
+
+
+def test_long_lines_are_cut_between_words():
+  assert parts('a\nb c\n\nd') == ['a', 'b c', '', 'd']
+  assert parts('x' * 16_384) == ['x' * 16_384]
+  assert parts('x' * 16_385) == ['x' * 4096] * 4 + ['x']
+  long = 'zebrafish quiz ' * 3000
+  assert ''.join(parts(long)) == long
+  assert {*' | '.join(parts(long)).split()} == {'zebrafish', 'quiz', '|'}
 
 
 def test_a_line_with_the_mark_of_the_trainer_takes_part(tmp_path):
   """It would leave out the line; what it does not know is named."""
   path = tmp_path / 'a.model'
-  odd = ['the zebra \u2585 ran quickly', 'the \0 jaguar'] * 20
+  odd = ['the zebra \u2585 ran quickly', 'the \0\0 jaguar'] * 20
   (note,) = vocabulary.train([*_TEXTS, *odd], path, 80)
   loaded = vocabulary.load(str(path))
   assert loaded.unk_id not in loaded.encode('zebra quickly jaguar')
   assert re.fullmatch(
     '2 of the [0-9]+ different characters of the text are not in it '
-    '.40 occurrences, which become <unk>.: \u2585 \0',
+    '.60 occurrences, which become <unk>.: \0 \u2585',
     note,
   )
 
 
 def test_rare_characters_are_named(tmp_path):
   rare = ''.join(map(chr, range(0x4E00, 0x4E00 + 30)))
-  (note,) = vocabulary.train([*_TEXTS * 20, rare], tmp_path / 'a.model', 80)
+  path = tmp_path / 'a.model'
+  (note,) = vocabulary.train([*_TEXTS * 20, rare], path, 80)
   match = re.match(r'(\d+) of the .*: (.*) \.\.\.', note)
   assert match, note
   unknown, shown = match.groups()
   assert int(unknown) > 20 and len(shown.split()) == 20
+  others = ' '.join(map(chr, range(0x5000, 0x5000 + 20)))
+  (note,) = vocabulary._unknown_characters(path.read_bytes(), [others])  # noqa: SLF001
+  assert note.endswith(f': {others}'), 'all are shown'
 
 
 def test_text_beyond_the_limit_is_reported(tmp_path, monkeypatch):
@@ -127,7 +155,26 @@ def test_default_is_t5s_model_in_its_bucket(monkeypatch):
   monkeypatch.delenv('SYNTH_MTF_VOCABULARY')
   resolved = tasks.VOCABULARY.resolved
   assert isinstance(resolved, seqio.SentencePieceVocabulary)
-  assert resolved.sentencepiece_model_file.startswith('gs://t5-data/vocabs/')
+  file = resolved.sentencepiece_model_file
+  assert file.startswith('gs://t5-data/vocabs/')
+  assert vocabulary.load('').sentencepiece_model_file == file
+
+
+def test_a_copy_reads_no_vocabulary(monkeypatch):
+  monkeypatch.setenv('SYNTH_MTF_VOCABULARY', 'missing.model')
+  assert isinstance(
+    copy.deepcopy(tasks.VOCABULARY), vocabulary.SettingVocabulary
+  )
+
+
+def test_what_a_run_records_of_a_vocabulary():
+  expected = {
+    'name': 'ByteVocabulary',
+    'size': 359,
+    'sha256': hashlib.sha256(b'ByteVocabulary 359').hexdigest(),
+  }
+  assert vocabulary.describe(vocabulary.load('bytes')) == expected
+  assert vocabulary.describe(tasks.VOCABULARY) == expected
 
 
 @pytest.mark.parametrize(
