@@ -238,7 +238,8 @@ note('ends')
   assert most == 2
 
 
-SHOWN = 'SYNTH_MTF_DATA_DIR', 'SYNTH_MTF_VOCABULARY', 'PYTHONHASHSEED'
+GROWTH = 'TF_FORCE_GPU_ALLOW_GROWTH'
+SHOWN = 'SYNTH_MTF_DATA_DIR', 'SYNTH_MTF_VOCABULARY', 'PYTHONHASHSEED', GROWTH
 SHOW_DATA = COMMAND.replace(
   "'Done in 1 s.'",
   f"'Done', *(os.environ.get(name) for name in {SHOWN})",
@@ -247,13 +248,14 @@ SHOW_DATA = COMMAND.replace(
 
 def test_samples_are_written_whole_and_used(run, tmp_path, monkeypatch, script):
   monkeypatch.setattr(corpus, 'PACKAGES', ('seqio',))
+  monkeypatch.delenv(GROWTH, raising=False)
   script(SHOW_DATA)
   out = tmp_path / 'out'
   (out / 'data' / 'glue').mkdir(parents=True)  # left by a killed process
   described = dataclasses.asdict(dataclasses.replace(SHORT, data_dir=None))
   (out / 'run.json').write_text(json.dumps(described))
   lines, _ = run(data_dir=None)
-  assert lines[0].endswith(f'Done {out}/data bytes 0')
+  assert lines[0].endswith(f'Done {out}/data bytes 0 true')
   assert {path.name for path in out.iterdir()} == {
     'data',
     'random',
@@ -272,9 +274,10 @@ def test_samples_are_written_whole_and_used(run, tmp_path, monkeypatch, script):
 
 def test_given_data_are_used(run, script, monkeypatch):
   monkeypatch.setenv('PYTHONHASHSEED', '7')  # other results
+  monkeypatch.setenv(GROWTH, 'false')
   script(SHOW_DATA)
   lines, _ = run(vocabulary='/a.model')
-  assert lines[0].endswith('Done / /a.model 0')
+  assert lines[0].endswith('Done / /a.model 0 false')
 
 
 def test_data_and_a_vocabulary_are_made_once(run, tmp_path, script, shown):
@@ -288,7 +291,7 @@ def test_data_and_a_vocabulary_are_made_once(run, tmp_path, script, shown):
   described = dataclasses.asdict(dataclasses.replace(SHORT, **given))
   (out / 'run.json').write_text(json.dumps(described))
   lines, _ = run(**given)
-  assert lines[0].endswith(f'Done {out}/data {out}/vocabulary.model 0')
+  assert f'Done {out}/data {out}/vocabulary.model ' in lines[0]
   assert [path.read_text() for path in made] == ['made before'] * 2
   assert 'copy samples' not in shown[0]
 
