@@ -23,7 +23,7 @@ Result = Mapping[str, Any]  # of a model
 Results = Mapping[str, Result]  # by the names of models
 Cell = Callable[[Result], str]  # returns the text for a model
 
-# The paper's letters for variants.
+# The paper's letters and names for variants.
 _LETTERS = {
   'fixed_random': 'Fix',
   'random': 'R',
@@ -37,6 +37,7 @@ _LETTERS = {
   'random_dense': 'R+D',
   'factorized_random_dense': 'FR+D',
   'random_dense_vanilla': 'R+D+V',
+  'linformer': 'Linformer',
 }
 
 
@@ -110,7 +111,7 @@ def rows(letter: str, word: str = '') -> list[Result]:
 def seeds(result: Result, key: str = 'value') -> list[float]:
   """Returns the mean of a model's seeds and their standard deviation.
 
-  Some parts have kept these alone.
+  Part f has kept these alone.
   """
   if f'{key}_of_seeds' not in result:
     return [*result[key]]
