@@ -109,12 +109,7 @@ def rows(letter: str, word: str = '') -> list[Result]:
 
 
 def seeds(result: Result, key: str = 'value') -> list[float]:
-  """Returns the mean of a model's seeds and their standard deviation.
-
-  Part f has kept these alone.
-  """
-  if f'{key}_of_seeds' not in result:
-    return [*result[key]]
+  """Returns the mean of a model's seeds and their standard deviation."""
   of_seeds = [*result[f'{key}_of_seeds'].values()]
   return [statistics.fmean(of_seeds), statistics.stdev(of_seeds)]
 
