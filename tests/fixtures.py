@@ -47,9 +47,9 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _FAST_CASES = 2  # of a sampled test, in `make test-fast`
 _cases_by_test: dict[str, list[pytest.Item]] = collections.defaultdict(list)
 
+tf.logging.set_verbosity(tf.logging.ERROR)
 tf.disable_v2_behavior()
 tf.enable_resource_variables()
-tf.logging.set_verbosity(tf.logging.ERROR)
 _VERBOSITY = logging.get_verbosity()  # some commands log errors only
 
 
