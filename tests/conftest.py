@@ -1,4 +1,4 @@
-"""Readies each process of the tests; `tests/fixtures.py` has the fixtures."""
+"""Prepares each process of the tests; `tests/fixtures.py` has the fixtures."""
 
 import os
 import pathlib
@@ -21,17 +21,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_configure(config):
-  """Loads the fixtures where tests run: they import TensorFlow.
+  """Loads the fixtures, which import TensorFlow, where tests are collected.
 
-  The first process makes a temporary folder for all, which it removes at exit.
-  What they start runs this checkout, whatever is installed or on PYTHONPATH.
+  With `-n`, these are the processes that run them. The first process makes a
+  temporary folder for all and removes it at exit. What they start runs this
+  checkout, whatever is installed or on PYTHONPATH.
   """
   if REAL_DATA and not REAL_DATA.is_dir():
     raise pytest.UsageError(f'{_DATA_VARIABLE}={REAL_DATA} is not a folder')
-  is_worker = 'PYTEST_XDIST_WORKER' in os.environ
-  if not is_worker:
+  if 'PYTEST_XDIST_WORKER' not in os.environ:
     _make_a_temporary_folder()
-  if is_worker or not config.getoption('numprocesses', None):
+  is_collected_elsewhere = (
+    config.getoption('dist', 'no') != 'no' and not config.option.collectonly
+  )
+  if not is_collected_elsewhere:
     config.pluginmanager.import_plugin('tests.fixtures')
 
 

@@ -315,7 +315,7 @@ ON_A_TPU = {'mesh': harness.TPU}
 def test_logits_at_padding_may_be_far_above_those_of_tokens(
   member, distance, rows, settings
 ):
-  """The derivatives of two factors are multiplied by the distance."""
+  """The distance multiplies the gradient of a factor, and its rounding."""
   rounding = harness.TOLERANCE[settings.get('dtype', 'float32')]
   checks.parallel(
     member,
