@@ -56,5 +56,7 @@ def _become(
   sys.argv = ['synth-mtf', *words]
 
   from synth_mtf import cli
+  from synth_mtf.demo import processes
 
-  sys.exit(cli.main())
+  with processes.at_exit():
+    sys.exit(cli.main())

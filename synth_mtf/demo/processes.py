@@ -6,6 +6,7 @@ threads of TensorFlow's runtime, which even the first graph starts, would be
 missing in a fork. Where a fork is not safe, they are new processes of Python.
 """
 
+import atexit
 import contextlib
 import gc
 import multiprocessing
@@ -67,10 +68,27 @@ def _send(
 ) -> None:
   _forget_signals()
   signal.signal(signal.SIGINT, signal.SIG_IGN)  # the demo ends this process
+  result, failure = None, None
   try:
-    writer.send((function(*args), None))
+    with at_exit():
+      result = function(*args)
   except (UserError, RunFailed, OSError) as error:
-    writer.send((None, error))
+    failure = error
+  writer.send((result, failure))
+
+
+@contextlib.contextmanager
+def at_exit() -> Iterator[None]:
+  """Calls at the end of a block what it has registered with `atexit`.
+
+  A fork that multiprocessing has made does not, and TensorFlow's files for
+  AutoGraph would stay in the temporary folder.
+  """
+  atexit._clear()  # noqa: SLF001 - what another process has registered
+  try:
+    yield
+  finally:
+    atexit._run_exitfuncs()  # noqa: SLF001
 
 
 def _forget_signals() -> None:
@@ -176,7 +194,8 @@ def _become(
   sys.stderr = os.fdopen(2, 'w', 1, closefd=False, **options)
   os.environ.update(environment)
   sys.argv = [sys.argv[0], *words]
-  sys.exit(command(words))
+  with at_exit() if can_fork() else contextlib.nullcontext():
+    sys.exit(command(words))
 
 
 def died(status: int) -> str:

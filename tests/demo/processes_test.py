@@ -1,5 +1,6 @@
 """Processes of a demo: what they inherit, and what they leave."""
 
+import atexit
 import os
 import shutil
 import subprocess
@@ -69,6 +70,27 @@ def test_a_result_comes_from_another_process(forks):
     processes.result_of(refuse, 'no such file')
   with pytest.raises(RunFailed, match='ended with status 7'):
     processes.result_of(os._exit, 7)  # noqa: SLF001
+
+
+def remove_at_exit(files):
+  for file in files:
+    atexit.register(os.remove, file)
+  return 0
+
+
+def test_a_fork_does_what_it_has_registered_for_its_exit(forks, tmp_path):
+  of_this_process = (tmp_path / 'this').touch
+  atexit.register(of_this_process)
+  file = tmp_path / 'file'
+  file.touch()
+  assert processes.result_of(remove_at_exit, [file]) == 0
+  assert not file.exists()
+  file.touch()
+  process = processes.Running(remove_at_exit, [str(file)], {}, [])
+  assert process.status() == 0
+  process.close()
+  assert not list(tmp_path.iterdir())
+  atexit.unregister(of_this_process)
 
 
 def test_other_programs_do_not_fork():
