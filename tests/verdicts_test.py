@@ -1,5 +1,7 @@
 """benchmarks/rule.py on made-up results, in NumPy, and its verdicts."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -114,3 +116,44 @@ def test_speeds_differ_from_5_percent_on():
 def test_the_page_has_the_verdicts():
   page = (CHECKOUT / 'docs' / 'results.md').read_text()
   assert verdicts.written(page) == page
+
+
+@pytest.mark.parametrize(
+  'source, pairs, text',
+  [
+    (
+      'f',
+      [('R+V, 2 heads', 'R+V, 8 heads'), ('R+V, 8 heads', 'R+V, 32 heads')],
+      'p is {} between 2 and 8, and {} between 8 and 32',
+    ),
+    (
+      'f',
+      [(f'R, N = {n}', f'V, N = {n}') for n in (32, 64, 128)],
+      'ahead (p = {}, {} and {} from the shortest to the longest)',
+    ),
+    (
+      'q',
+      [('R', 'V'), ('R+V', 'V')],
+      'In language models, R (p = {}) and R+V ({}) are ahead of V',
+    ),
+    (
+      'm',
+      [('R+V', 'V'), ('D', 'V')],
+      'in dialogue, R+V is ({}), and D is behind V ({})',
+    ),
+  ],
+)
+def test_the_text_has_the_p_of_the_results(source, pairs, text):
+  found = verdicts.SOURCES[source]()
+  page = ' '.join((CHECKOUT / 'docs/results.md').read_text().split())
+  assert text.format(*(f'{found.p(*pair):.2f}' for pair in pairs)) in page
+
+
+def test_no_other_ablation_differs():
+  found = verdicts.SOURCES['f']()
+  kinds = ('FR, k = ', 'FD, a = ', 'R+V, ')
+  for kind in kinds:
+    names = [n for n in found.found if n.startswith(kind) and 'heads' not in n]
+    assert len(names) > 2
+    for a, b in itertools.combinations(names, 2):
+      assert found.p(a, b) > 0.1
