@@ -25,6 +25,7 @@ _WITHOUT_CONTROL_FLOW: tuple[Step, ...] = (
   t5_steps.definite_pronoun_resolution_simple,
   t5_steps.glue,
   t5_steps.record,
+  t5_steps.span_corruption,
   t5_steps.squad,
   t5_steps.stsb,
   t5_steps.summarize,

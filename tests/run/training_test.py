@@ -100,6 +100,25 @@ def test_losses_are_means_since_the_last_line_or_of_the_last_steps(
   assert outcome.written()[-1] == f'Wrote {tmp_path}/model.ckpt-11'
 
 
+def test_summaries_are_fetched_in_each_step():
+  """Steps without them would be another graph, optimized once more."""
+  computed = []
+
+  def value():
+    computed.append(1)
+    return np.float32(0)
+
+  with tf.Graph().as_default():
+    scaffold = starting_at(0)
+    tf.add_to_collection(tf.GraphKeys.LOSSES, tf.ones([]))
+    tf.summary.scalar('value', tf.py_func(value, [], tf.float32))
+    train = tf.assign_add(tf.train.get_global_step(), 1)
+    with tf.train.SingularMonitoredSession([shown_by()], scaffold) as session:
+      for _ in range(3):
+        session.run(train)
+  assert len(computed) == 3
+
+
 def test_the_speed_is_that_of_the_last_minute(monkeypatch):
   """A start that fills caches made the time left thirty times as long."""
   now = [0.0]
