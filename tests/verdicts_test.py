@@ -144,16 +144,17 @@ def test_the_page_has_the_verdicts():
   ],
 )
 def test_the_text_has_the_p_of_the_results(source, pairs, text):
-  found = verdicts.SOURCES[source]()
+  results = verdicts.SOURCES[source]()
   page = ' '.join((CHECKOUT / 'docs/results.md').read_text().split())
-  assert text.format(*(f'{found.p(*pair):.2f}' for pair in pairs)) in page
+  numbers = [f'{results.p(a, b):.2f}' for a, b in pairs]
+  assert text.format(*numbers) in page
 
 
 def test_no_other_ablation_differs():
-  found = verdicts.SOURCES['f']()
-  kinds = ('FR, k = ', 'FD, a = ', 'R+V, ')
-  for kind in kinds:
-    names = [n for n in found.found if n.startswith(kind) and 'heads' not in n]
-    assert len(names) > 2
-    for a, b in itertools.combinations(names, 2):
-      assert found.p(a, b) > 0.1
+  results = verdicts.SOURCES['f']()
+  models = [name for name in results.found if 'heads' not in name]
+  for kind in ('FR, k = ', 'FD, a = ', 'R+V, '):
+    compared = [name for name in models if name.startswith(kind)]
+    assert len(compared) > 2
+    for a, b in itertools.combinations(compared, 2):
+      assert results.p(a, b) > 0.1

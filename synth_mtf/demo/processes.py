@@ -79,9 +79,9 @@ def _send(
 
 @contextlib.contextmanager
 def at_exit() -> Iterator[None]:
-  """Calls at the end of a block what it has registered with `atexit`.
+  """Runs, at the end of a block, what it registered with `atexit`.
 
-  A fork that multiprocessing has made does not, and TensorFlow's files for
+  A fork that multiprocessing made does not run them, and TensorFlow's files for
   AutoGraph would stay in the temporary folder.
   """
   atexit._clear()  # noqa: SLF001 - what another process has registered
@@ -194,7 +194,9 @@ def _become(
   sys.stderr = os.fdopen(2, 'w', 1, closefd=False, **options)
   os.environ.update(environment)
   sys.argv = [sys.argv[0], *words]
-  with at_exit() if can_fork() else contextlib.nullcontext():
+  # A new process, which is no fork, runs what it registered by itself.
+  exiting = at_exit() if can_fork() else contextlib.nullcontext()
+  with exiting:
     sys.exit(command(words))
 
 

@@ -100,8 +100,8 @@ class TrainingHook(tf.estimator.SessionRunHook):
     self._fed = tf.get_collection(_STEP)
 
   def after_create_session(self, session: tf.Session, _coord: Any) -> None:
-    # The host fetches them in some steps only. TensorFlow would optimize the
-    # whole graph twice, for the steps with and without them.
+    # The host fetches summaries in some steps only, and TensorFlow would
+    # optimize the whole graph twice: for steps with and without them.
     self._fetched['summaries'] = tf.get_collection(tf.GraphKeys.SUMMARY_OP)
     self.step = int(session.run(self._counted))
     self._first_step = self.step + 1
